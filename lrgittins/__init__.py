@@ -1,0 +1,58 @@
+"""Certified task-specific leaderboards, and cost-aware choice of what to evaluate next.
+
+``import lrgittins as lg``. Names resolve on first use, so importing the package loads neither
+numba nor pandas and compiles nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+logging.getLogger("lrgittins").addHandler(logging.NullHandler())
+
+_EXPORTS = {
+    "errors": [
+        "ComparisonError",
+        "ConvergenceWarning",
+        "LRGittinsError",
+        "MissingExtraError",
+        "NotIdentifiableError",
+        "ParameterError",
+        "ResponseError",
+        "StateError",
+        "StoreError",
+    ],
+}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
+
+if TYPE_CHECKING:
+    from .errors import (
+        ComparisonError,
+        ConvergenceWarning,
+        LRGittinsError,
+        MissingExtraError,
+        NotIdentifiableError,
+        ParameterError,
+        ResponseError,
+        StateError,
+        StoreError,
+    )
+
+__all__ = [*sorted(_MODULE_OF), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{module}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})
