@@ -15,5 +15,5 @@ def import_optional(module: str, *, extra: str, purpose: str) -> ModuleType:
     except ImportError as error:
         package = module.split(".")[0]
         raise MissingExtraError(
-            f"{purpose} needs {package}, which is not installed ({error}); install it with: pip install \"lrgittins[{extra}]\""
+            f'{purpose} needs {package}, which is not installed ({error}); install it with: pip install "lrgittins[{extra}]"'
         ) from error

@@ -16,7 +16,5 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
     if isinstance(random_state, np.random.SeedSequence) or random_state is None:
         return np.random.default_rng(random_state)
     if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)) or random_state < 0:
-        raise ParameterError(
-            f"random_state must be a non-negative int, a numpy Generator, a SeedSequence or None, got {random_state!r}"
-        )
+        raise ParameterError(f"random_state must be a non-negative int, a numpy Generator, a SeedSequence or None, got {random_state!r}")
     return np.random.default_rng(int(random_state))
