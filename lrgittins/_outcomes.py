@@ -100,6 +100,6 @@ class OutcomeTable:
             self.task[first],
             self.low[first],
             self.high[first],
-            np.bincount(self.cell_of_group, weight, n_cells),
-            np.bincount(self.cell_of_group, weight * self.outcome, n_cells),
+            np.bincount(self.cell_of_group, weight, n_cells).astype(np.float64, copy=False),
+            np.bincount(self.cell_of_group, weight * self.outcome, n_cells).astype(np.float64, copy=False),
         )
