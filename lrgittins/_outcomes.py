@@ -82,6 +82,14 @@ class OutcomeTable:
         new[1:] = (np.diff(self.task) != 0) | (np.diff(self.low) != 0) | (np.diff(self.high) != 0)
         return np.cumsum(new) - 1
 
+    def with_counts(self, count: NDArray[np.int64]) -> OutcomeTable:
+        """The same universe with other counts (n_groups,); groups without any are left out."""
+        keep = count > 0
+        cluster = None if self.cluster is None else self.cluster[keep]
+        return OutcomeTable(
+            self.n_tasks, self.n_models, self.task[keep], self.low[keep], self.high[keep], self.outcome[keep], count[keep], cluster
+        )
+
     @cached_property
     def _first_of_cell(self) -> IntArray:
         return np.flatnonzero(np.diff(self.cell_of_group, prepend=-1)).astype(np.int64)
