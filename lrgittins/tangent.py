@@ -168,26 +168,39 @@ class Arrowhead:
         eigenvalues = np.linalg.eigvalsh(self.blocks)
         return np.flatnonzero(eigenvalues[:, 0] <= _DEFICIENT * np.maximum(eigenvalues[:, -1], 0.0)).astype(np.int64)
 
-    def factor(self, ridge: float = 0.0) -> ArrowheadFactor:
-        """Factor A + ridge I by the Schur complement on X.
+    def factor(self, ridge: float | FloatArray = 0.0, *, bend: FloatArray | None = None) -> ArrowheadFactor:
+        """Factor A + ridge by the Schur complement on X.
 
-        The blocks of `deficient_tasks` get their own scale added, so that the rest of the solve is untouched by them;
-        a Schur complement that is still not positive definite is ridged in growing steps, said in `.ridge`.
+        Parameters
+        ----------
+        ridge : float or ndarray, shape (r,)
+            Added to the diagonal of D_t[c] and of X[c, :], one value per factor column c.
+        bend : ndarray, shape (n_tasks, r, q), optional
+            Added to the coupling of D_t[c] with X[c, :] (the manifold's own curvature). Then a sum that is not positive
+            definite raises LinAlgError.
+
+        Notes
+        -----
+        The blocks of `deficient_tasks` get their own scale added, so that the rest of the solve is untouched by them.
+        Without `bend`, a Schur complement that is not positive definite is ridged in growing steps, said in `.ridge`.
         """
         rank = self.space.rank
-        blocks = self.blocks + ridge * np.eye(rank)
+        ridges = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (rank,))
+        blocks = self.blocks + np.diag(ridges)
         if len(self.deficient_tasks):
             largest = np.linalg.eigvalsh(self.blocks)[:, -1]
             typical = float(largest[largest > 0.0].mean()) if (largest > 0.0).any() else 1.0
             for t in self.deficient_tasks:
                 blocks[t] += max(float(largest[t]), typical * 1e-3) * np.eye(rank)
         block_roots = np.linalg.cholesky(blocks)
-        whitened = np.linalg.solve(block_roots, self.cross)  # C_t with C_t' C_t = B_t' A_tt^{-1} B_t
-        coupling = _couple(self.space.left, whitened)
+        coupling = _couple(self.space.left, np.linalg.solve(block_roots, self.cross))  # C_t, with C_t' C_t = B_t' A_tt^{-1} B_t
+        if bend is not None:
+            inverse_roots = np.linalg.inv(block_roots)
+            coupling = coupling + (inverse_roots[:, :, :, None] * bend[:, None, :, :]).reshape(coupling.shape)
         schur = self.models_block - coupling.T @ coupling
         size = schur.shape[0]
         diagonal = np.einsum("ii->i", schur)
-        diagonal += ridge
+        diagonal += np.repeat(ridges, size // rank)
         scale = float(np.mean(np.einsum("ii->i", self.models_block))) if size else 1.0
         added = 0.0
         while True:
@@ -197,6 +210,8 @@ class Arrowhead:
                     break
             except np.linalg.LinAlgError:
                 pass
+            if bend is not None:
+                raise np.linalg.LinAlgError("the curved operator is not positive definite")
             step = max(1e-10 * scale, 99.0 * added, 1e-300)
             diagonal += step
             added += step

@@ -1,0 +1,330 @@
+"""Damped Newton for the score equations: factor rows (r unknowns each) and per-task Bradley-Terry scores."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._numba import kernel
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# Statuses returned by both solvers.
+CONVERGED = 0
+MAX_ITERATIONS = 1
+NO_DATA = 2
+
+
+@kernel
+def _row_state(
+    start: int,
+    stop: int,
+    plus: IntArray,
+    minus: IntArray,
+    factors: FloatArray,
+    offset: FloatArray,
+    count: FloatArray,
+    wins: FloatArray,
+    ridge: float,
+    row: FloatArray,
+    gradient: FloatArray,
+    hessian: FloatArray,
+) -> float:
+    """Objective of one row; fills gradient (r,) and minus the Hessian (r, r)."""
+    rank = len(row)
+    gradient[:] = 0.0
+    hessian[:] = 0.0
+    x = np.empty(rank)
+    value = 0.0
+    for e in range(start, stop):
+        n = count[e]
+        if n == 0.0:
+            continue
+        eta = -offset[e]
+        for a in range(rank):
+            x[a] = factors[plus[e], a]
+            if minus[e] >= 0:
+                x[a] -= factors[minus[e], a]
+            eta += x[a] * row[a]
+        small = math.exp(-abs(eta))
+        share = 1.0 / (1.0 + small)
+        probability = share if eta >= 0.0 else small * share
+        value += wins[e] * eta - n * (max(eta, 0.0) + math.log1p(small))
+        residual = wins[e] - n * probability
+        weight = n * small * share * share
+        for a in range(rank):
+            gradient[a] += residual * x[a]
+            for b in range(a + 1):
+                hessian[a, b] += weight * x[a] * x[b]
+    for a in range(rank):
+        value -= 0.5 * ridge * row[a] * row[a]
+        gradient[a] -= ridge * row[a]
+        hessian[a, a] += ridge
+        for b in range(a):
+            hessian[b, a] = hessian[a, b]
+    return value
+
+
+@kernel
+def _solve_small(matrix: FloatArray, rhs: FloatArray, out: FloatArray) -> None:
+    """out = (matrix + the least diagonal that makes it positive definite)^-1 rhs; `matrix` is overwritten."""
+    size = len(rhs)
+    trace = 0.0
+    for a in range(size):
+        trace += matrix[a, a]
+    added = 0.0
+    root = np.empty((size, size))
+    while True:
+        good = True
+        for a in range(size):
+            for b in range(a + 1):
+                s = matrix[a, b]
+                if a == b:
+                    s += added
+                for c in range(b):
+                    s -= root[a, c] * root[b, c]
+                if a == b:
+                    if s <= 1e-14 * trace / size or not np.isfinite(s):
+                        good = False
+                        break
+                    root[a, a] = math.sqrt(s)
+                else:
+                    root[a, b] = s / root[b, b]
+            if not good:
+                break
+        if good:
+            break
+        added = max(10.0 * added, 1e-12 * trace, 1e-300)
+        if added > 1e300:
+            out[:] = 0.0
+            return
+    for a in range(size):
+        s = rhs[a]
+        for c in range(a):
+            s -= root[a, c] * out[c]
+        out[a] = s / root[a, a]
+    for a in range(size - 1, -1, -1):
+        s = out[a]
+        for c in range(a + 1, size):
+            s -= root[c, a] * out[c]
+        out[a] = s / root[a, a]
+
+
+@kernel
+def solve_factor_rows(
+    indptr: IntArray,
+    plus: IntArray,
+    minus: IntArray,
+    factors: FloatArray,
+    offset: FloatArray,
+    count: FloatArray,
+    wins: FloatArray,
+    ridge: float,
+    tol: float,
+    max_iter: int,
+    rows: FloatArray,
+    status: IntArray,
+    iterations: IntArray,
+) -> None:
+    """Maximise, for every row u, sum_e wins x'l - count log(1 + e^(x'l - offset)) - ridge |l|^2 / 2 over l in R^r.
+
+    Entries of row u are ``indptr[u]:indptr[u + 1]``; x is ``factors[plus] - factors[minus]`` (minus -1: ``factors[plus]``).
+    `rows` (n_rows, r) holds the starts and is overwritten by the solutions. Stops at |gradient| <= tol * count, then
+    takes one more step (quadratic convergence makes the root exact to rounding).
+    """
+    n_rows, rank = rows.shape
+    gradient = np.empty(rank)
+    hessian = np.empty((rank, rank))
+    step = np.empty(rank)
+    trial = np.empty(rank)
+    for u in range(n_rows):
+        start, stop = indptr[u], indptr[u + 1]
+        total = 0.0
+        for e in range(start, stop):
+            total += count[e]
+        iterations[u] = 0
+        if total == 0.0:
+            rows[u, :] = 0.0
+            status[u] = NO_DATA
+            continue
+        status[u] = MAX_ITERATIONS
+        last = False
+        row = rows[u]
+        value = _row_state(start, stop, plus, minus, factors, offset, count, wins, ridge, row, gradient, hessian)
+        for iteration in range(max_iter):
+            norm = math.sqrt(np.sum(gradient * gradient))
+            if norm <= tol * total:
+                if last or norm == 0.0:
+                    status[u] = CONVERGED
+                    break
+                last = True
+            iterations[u] = iteration + 1
+            _solve_small(hessian, gradient, step)
+            slope = np.sum(step * gradient)
+            scale = 1.0
+            accepted = False
+            new_value = value
+            for _ in range(40):
+                for a in range(rank):
+                    trial[a] = row[a] + scale * step[a]
+                new_value = _row_state(start, stop, plus, minus, factors, offset, count, wins, ridge, trial, gradient, hessian)
+                if new_value >= value + 1e-4 * scale * slope - 1e-13 * abs(value):
+                    accepted = True
+                    break
+                scale *= 0.5
+            if not accepted:
+                _row_state(start, stop, plus, minus, factors, offset, count, wins, ridge, row, gradient, hessian)
+                break
+            row[:] = trial
+            value = new_value
+        if status[u] == MAX_ITERATIONS and math.sqrt(np.sum(gradient * gradient)) <= tol * total:
+            status[u] = CONVERGED
+
+
+@kernel
+def _task_state(
+    start: int,
+    stop: int,
+    low: IntArray,
+    high: IntArray,
+    count: FloatArray,
+    wins: FloatArray,
+    ridge: float,
+    local: IntArray,
+    theta: FloatArray,
+    gradient: FloatArray,
+    hessian: FloatArray,
+) -> float:
+    """Objective of one task's scores; fills gradient and minus the Hessian over its own models."""
+    size = len(theta)
+    gradient[:] = 0.0
+    hessian[:] = 0.0
+    value = 0.0
+    for e in range(start, stop):
+        n = count[e]
+        if n == 0.0:
+            continue
+        i, j = local[low[e]], local[high[e]]
+        gap = theta[i] - theta[j]
+        small = math.exp(-abs(gap))
+        share = 1.0 / (1.0 + small)
+        probability = share if gap >= 0.0 else small * share
+        value += wins[e] * gap - n * (max(gap, 0.0) + math.log1p(small))
+        residual = wins[e] - n * probability
+        gradient[i] += residual
+        gradient[j] -= residual
+        weight = n * small * share * share
+        hessian[i, i] += weight
+        hessian[j, j] += weight
+        hessian[i, j] -= weight
+        hessian[j, i] -= weight
+    for a in range(size):
+        value -= 0.5 * ridge * theta[a] * theta[a]
+        gradient[a] -= ridge * theta[a]
+        hessian[a, a] += ridge
+    return value
+
+
+@kernel
+def solve_bradley_terry(
+    indptr: IntArray,
+    low: IntArray,
+    high: IntArray,
+    count: FloatArray,
+    wins: FloatArray,
+    pieces: IntArray,
+    ridge: FloatArray,
+    tol: float,
+    max_iter: int,
+    scores: FloatArray,
+    status: IntArray,
+    iterations: IntArray,
+    gradient_norm: FloatArray,
+    objective: FloatArray,
+) -> None:
+    """Fill `scores` (T, M) with every task's maximiser of loglik - ridge/2 |theta|^2; each connected piece sums to 0.
+
+    `pieces` (T, M) labels connected pieces (-1: model unseen on the task, score left as it is). Cells of task t are
+    ``indptr[t]:indptr[t + 1]``. Gradient norms are divided by the task's count.
+    """
+    n_tasks, n_models = pieces.shape
+    local = np.empty(n_models, dtype=np.int64)
+    for t in range(n_tasks):
+        start, stop = indptr[t], indptr[t + 1]
+        size = 0
+        for m in range(n_models):
+            local[m] = -1
+            if pieces[t, m] >= 0:
+                local[m] = size
+                size += 1
+        total = 0.0
+        for e in range(start, stop):
+            total += count[e]
+        iterations[t] = 0
+        gradient_norm[t] = 0.0
+        objective[t] = 0.0
+        if size == 0 or total == 0.0:
+            status[t] = NO_DATA
+            continue
+        piece = np.empty(size, dtype=np.int64)
+        for m in range(n_models):
+            if local[m] >= 0:
+                piece[local[m]] = pieces[t, m]
+        piece_size = np.zeros(piece.max() + 1)
+        for a in range(size):
+            piece_size[piece[a]] += 1.0
+        theta = np.zeros(size)
+        trial = np.empty(size)
+        gradient = np.empty(size)
+        hessian = np.empty((size, size))
+        status[t] = MAX_ITERATIONS
+        last = False
+        value = _task_state(start, stop, low, high, count, wins, ridge[t], local, theta, gradient, hessian)
+        for iteration in range(max_iter):
+            norm = math.sqrt(np.sum(gradient * gradient))
+            if norm <= tol * total:
+                if last or norm == 0.0:
+                    status[t] = CONVERGED
+                    break
+                last = True
+            iterations[t] = iteration + 1
+            # The gauge: adding a constant to a piece changes nothing, so its direction is filled in.
+            scale = np.trace(hessian) / size
+            for a in range(size):
+                for b in range(size):
+                    if piece[a] == piece[b]:
+                        hessian[a, b] += scale / piece_size[piece[a]]
+                hessian[a, a] += 1e-15 * scale
+            step = np.linalg.solve(hessian, gradient)
+            slope = np.sum(step * gradient)
+            shrink = 1.0
+            accepted = False
+            new_value = value
+            for _ in range(50):
+                for a in range(size):
+                    trial[a] = theta[a] + shrink * step[a]
+                new_value = _task_state(start, stop, low, high, count, wins, ridge[t], local, trial, gradient, hessian)
+                if new_value >= value + 1e-4 * shrink * slope - 1e-13 * abs(value):
+                    accepted = True
+                    break
+                shrink *= 0.5
+            if not accepted:
+                _task_state(start, stop, low, high, count, wins, ridge[t], local, theta, gradient, hessian)
+                break
+            theta[:] = trial
+            value = new_value
+        norm = math.sqrt(np.sum(gradient * gradient))
+        if status[t] == MAX_ITERATIONS and norm <= tol * total:
+            status[t] = CONVERGED
+        gradient_norm[t] = norm / total
+        objective[t] = value
+        shift = np.zeros(len(piece_size))
+        for a in range(size):
+            shift[piece[a]] += theta[a]
+        for m in range(n_models):
+            a = local[m]
+            if a >= 0:
+                scores[t, m] = theta[a] - shift[piece[a]] / piece_size[piece[a]]
