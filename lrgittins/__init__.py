@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 logging.getLogger("lrgittins").addHandler(logging.NullHandler())
 
 _EXPORTS = {
+    "comparisons": ["Comparisons"],
     "errors": [
         "ComparisonError",
         "ConvergenceWarning",
@@ -30,6 +31,7 @@ _EXPORTS = {
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 if TYPE_CHECKING:
+    from .comparisons import Comparisons
     from .errors import (
         ComparisonError,
         ConvergenceWarning,

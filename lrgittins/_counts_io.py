@@ -1,0 +1,242 @@
+"""Counts on disk: JSON, CSV or Parquet with a schema version, written atomically; no pickle."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import tempfile
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ._optional import import_optional
+from ._votes import MAX_COUNT, MAX_TOTAL, Tally, VoteLog, Votes, group_votes
+from ._winners import BOTH_BAD, DECISIVE, TIE
+from .errors import ComparisonError
+
+SCHEMA = "lrgittins-counts"
+SCHEMA_VERSION = 1
+_SUFFIXES = (".json", ".csv", ".csv.gz", ".parquet")
+_KINDS = {DECISIVE: "preference", TIE: "tie", BOTH_BAD: "both_bad"}
+_COLUMNS = ("task", "model_a", "model_b", "outcome", "verdict", "count")
+
+
+def write_counts(path: Path, log: VoteLog, ties: str, both_bad: str) -> None:
+    """Write a log without ids."""
+    kind = _suffix(path)
+    frame, head = _to_frame(log), _to_head(log, ties, both_bad)
+    if kind == ".json":
+        columns = {name: frame[name].tolist() for name in frame.columns}
+        data = json.dumps({**head, "counts": columns}, allow_nan=False, ensure_ascii=False, indent=1).encode()
+    elif kind == ".parquet":
+        data = _parquet_bytes(frame, head)
+    else:
+        frame = pd.concat([frame, _unseen_rows(log)], ignore_index=True)
+        frame = frame.assign(ties=ties, both_bad=both_bad, schema_version=SCHEMA_VERSION)
+        data = frame.to_csv(index=False, lineterminator="\n").encode()
+        if kind == ".csv.gz":
+            data = gzip.compress(data, mtime=0)
+    _write_atomically(path, data)
+
+
+def read_counts(path: Path) -> tuple[VoteLog, str, str]:
+    """The log and both policies."""
+    kind = _suffix(path)
+    try:
+        if kind == ".json":
+            head = json.loads(path.read_text(encoding="utf-8-sig"))
+            if not isinstance(head, dict) or not isinstance(head.get("counts"), dict):
+                raise ComparisonError(f"{path}: is not a counts file of lrgittins (no counts); write one with write_counts")
+            _check_version(path, head.get("schema"), head.get("schema_version"))
+            frame = pd.DataFrame({str(name): pd.Series(values, dtype=object) for name, values in head["counts"].items()})
+        elif kind == ".parquet":
+            frame, head = _read_parquet(path)
+        else:
+            frame = pd.read_csv(path, dtype=str, keep_default_na=False, na_filter=False, encoding="utf-8-sig", compression="infer")
+            frame, head = _head_of_csv(path, frame)
+    except ComparisonError:
+        raise
+    except (OSError, ValueError, EOFError, zlib.error, RecursionError) as error:
+        raise ComparisonError(f"{path}: cannot be read as a counts file ({str(error)[:300]})") from error
+    return _from_frame(path, frame, head), str(head.get("ties")), str(head.get("both_bad"))
+
+
+def _suffix(path: Path) -> str:
+    name = path.name.lower()
+    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
+        if name.endswith(suffix):
+            return suffix
+    raise ComparisonError(f"{path}: counts are kept as one of {', '.join(_SUFFIXES)}")
+
+
+def _to_frame(log: VoteLog) -> pd.DataFrame:
+    votes = log.counted
+    assert votes is not None and log.single is None
+    models = np.array(log.models, dtype=object)
+    frame = pd.DataFrame(
+        {
+            "task": np.array(log.tasks, dtype=object)[votes.task],
+            "model_a": models[votes.model_a],
+            "model_b": models[votes.model_b],
+            "outcome": votes.outcome,
+            "verdict": np.array([_KINDS[kind] for kind in sorted(_KINDS)], dtype=object)[votes.kind],
+            "count": votes.count,
+        }
+    )
+    if votes.cluster is not None:
+        frame["cluster"] = np.array(log.clusters, dtype=object)[votes.cluster]
+    return frame
+
+
+def _to_head(log: VoteLog, ties: str, both_bad: str) -> dict[str, Any]:
+    dropped = [[reason, task, rows] for (reason, task), rows in sorted(log.tally.items(), key=lambda item: (item[0][0], item[0][1] or ""))]
+    return {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "ties": ties,
+        "both_bad": both_bad,
+        "tasks": log.tasks,
+        "models": log.models,
+        "n_rows": log.n_rows,
+        "dropped": dropped,
+    }
+
+
+def _unseen_rows(log: VoteLog) -> pd.DataFrame:
+    """Rows with count 0 that carry labels without comparisons, for CSV, which has no header to hold them."""
+    votes = log.counted
+    assert votes is not None
+    seen_tasks = set(votes.task.tolist())
+    seen_models = {*votes.model_a.tolist(), *votes.model_b.tolist()}
+    rows = [(task, log.models[0], log.models[1]) for code, task in enumerate(log.tasks) if code not in seen_tasks]
+    for code, model in enumerate(log.models):
+        if code not in seen_models:
+            rows.append((log.tasks[0], model, log.models[0 if code else 1]))
+    frame = pd.DataFrame(rows, columns=["task", "model_a", "model_b"]).assign(outcome=0.5, verdict="tie", count=0)
+    if votes.cluster is not None:
+        frame["cluster"] = ""
+    return frame
+
+
+def _parquet_bytes(frame: pd.DataFrame, head: dict[str, Any]) -> bytes:
+    pa = import_optional("pyarrow", extra="arrow", purpose="writing Parquet counts")
+    parquet = import_optional("pyarrow.parquet", extra="arrow", purpose="writing Parquet counts")
+    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata({SCHEMA: json.dumps(head, ensure_ascii=False)})
+    sink = io.BytesIO()
+    parquet.write_table(table, sink)
+    return sink.getvalue()
+
+
+def _read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    parquet = import_optional("pyarrow.parquet", extra="arrow", purpose="reading Parquet counts")
+    table = parquet.read_table(path)
+    text = (table.schema.metadata or {}).get(SCHEMA.encode())
+    if text is None:
+        raise ComparisonError(f"{path}: is not a counts file of lrgittins (no {SCHEMA} metadata); for raw votes use Comparisons.read")
+    head = json.loads(text)
+    _check_version(path, head.get("schema"), head.get("schema_version"))
+    return pd.DataFrame({name: pd.Series(table.column(name).to_pylist(), dtype=object) for name in table.column_names}), head
+
+
+def _head_of_csv(path: Path, frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+    head: dict[str, Any] = {}
+    for name in ("ties", "both_bad", "schema_version"):
+        values = frame[name].unique().tolist() if name in frame.columns else []
+        if len(values) != 1:
+            raise ComparisonError(
+                f"{path}: is not a counts file of lrgittins (column {name!r} must hold one value throughout, found {values[:5]}); "
+                "for raw votes use Comparisons.read"
+            )
+        head[name] = values[0]
+    version = int(head["schema_version"]) if str(head["schema_version"]).isdigit() else head["schema_version"]
+    _check_version(path, SCHEMA, version)
+    return frame, head
+
+
+def _check_version(path: Path, schema: Any, version: Any) -> None:
+    if schema != SCHEMA or not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ComparisonError(f"{path}: is not a counts file of lrgittins (schema {schema!r}, version {version!r})")
+    if version > SCHEMA_VERSION:
+        raise ComparisonError(f"{path}: is from a newer lrgittins (schema version {version}, known is {SCHEMA_VERSION}); upgrade")
+
+
+def _from_frame(path: Path, frame: pd.DataFrame, head: dict[str, Any]) -> VoteLog:
+    missing = [name for name in _COLUMNS if name not in frame.columns]
+    if missing:
+        raise ComparisonError(f"{path}: lacks the columns {', '.join(missing)}; it has {', '.join(map(str, frame.columns))}")
+    numbers = {}
+    for name in ("outcome", "count"):
+        values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
+        top = 1.0 if name == "outcome" else MAX_COUNT
+        bad = ~((values >= 0) & (values <= top)) | ((name == "count") & (values != np.floor(values)))
+        if bad.any():
+            raise ComparisonError(f"{path}: column {name!r} has {int(bad.sum())} bad values, first in row {int(np.flatnonzero(bad)[0])}")
+        numbers[name] = values
+    if numbers["count"].sum() > MAX_TOTAL:
+        raise ComparisonError(f"{path}: the counts add up to more than 2**62 comparisons; rescale them")
+    labels = {name: [_label(path, name, value) for value in frame[name].tolist()] for name in ("task", "model_a", "model_b", "verdict")}
+    tasks = sorted({*labels["task"], *map(str, head.get("tasks") or ())})
+    models = sorted({*labels["model_a"], *labels["model_b"], *map(str, head.get("models") or ())})
+    kind_of = {word: kind for kind, word in _KINDS.items()}
+    unknown = sorted(set(labels["verdict"]) - set(kind_of))
+    if unknown:
+        raise ComparisonError(f"{path}: column 'verdict' holds {unknown[:5]}; known are {sorted(kind_of)}")
+    task_of, model_of = ({label: code for code, label in enumerate(names)} for names in (tasks, models))
+    real = numbers["count"] > 0
+    clusters = None
+    cluster = None
+    if "cluster" in frame.columns:
+        names = [_label(path, "cluster", value) for value in frame["cluster"][real].tolist()]
+        clusters = sorted(set(names))
+        cluster_of = {label: code for code, label in enumerate(clusters)}
+        cluster = np.array([cluster_of[name] for name in names], dtype=np.int64)
+    votes = Votes(
+        np.array([task_of[label] for label in labels["task"]], dtype=np.int64)[real],
+        np.array([model_of[label] for label in labels["model_a"]], dtype=np.int64)[real],
+        np.array([model_of[label] for label in labels["model_b"]], dtype=np.int64)[real],
+        numbers["outcome"][real],
+        np.array([kind_of[word] for word in labels["verdict"]], dtype=np.int8)[real],
+        numbers["count"][real].astype(np.int64),
+        cluster,
+    )
+    if len(votes) == 0 or (votes.model_a == votes.model_b).any():
+        raise ComparisonError(f"{path}: holds {'no comparisons' if len(votes) == 0 else 'comparisons of a model with itself'}")
+    n_rows = head.get("n_rows", int(votes.count.sum()))
+    return VoteLog(tasks, models, group_votes(votes), None, clusters, None, int(n_rows), _tally(path, head))
+
+
+def _label(path: Path, name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ComparisonError(f"{path}: column {name!r} holds {value!r} where a name is needed")
+    return value
+
+
+def _tally(path: Path, head: dict[str, Any]) -> Tally:
+    tally: Tally = Counter()
+    try:
+        for reason, task, rows in head.get("dropped", []):
+            tally[(str(reason), None if task is None else str(task))] += int(rows)
+    except (TypeError, ValueError) as error:
+        raise ComparisonError(f"{path}: the list of dropped rows is damaged ({error})") from error
+    return tally
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    """A reader sees the old file or the new one, never a part."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise ComparisonError(f"{path}: cannot be written ({error})") from error

@@ -1,0 +1,281 @@
+"""Where votes come from: frames of any library, and files read in batches."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+
+from ._labels import as_column, slice_column
+from ._optional import import_optional
+from .errors import ComparisonError
+
+FRAME_ROWS = 1 << 20
+FILE_ROWS = 1 << 16
+SUFFIXES = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
+_ACCEPTED = "a pandas, polars or Arrow table, anything with __arrow_c_stream__ or to_pandas(), a structured array, or a dict of columns"
+
+Batch = dict[str, Any]
+
+
+def frame_columns(frame: Any, wanted: Mapping[str, str | None]) -> Batch:
+    """The wanted columns (role -> column name) of any kind of frame, by position; the frame is not changed."""
+    names = {role: name for role, name in wanted.items() if name is not None}
+    if not isinstance(frame, (pd.DataFrame, Mapping)) and not (isinstance(frame, np.ndarray) and frame.dtype.names):
+        frame = _materialise(frame)
+    if isinstance(frame, Mapping):
+        found: list[Any] = list(frame)
+    elif isinstance(frame, np.ndarray):
+        found = list(frame.dtype.names or ())
+    elif isinstance(frame, pd.DataFrame):
+        found = list(frame.columns)
+    else:
+        found = list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
+    check_columns(names, found)
+    columns = {}
+    for role, name in names.items():
+        if found.count(name) > 1:
+            raise ComparisonError(f"column {name!r} appears {found.count(name)} times; keep one column of that name")
+        columns[role] = as_column(frame[name], name)
+    same_length(columns, names)
+    return columns
+
+
+def _materialise(frame: Any) -> Any:
+    """Arrow tables and polars frames as they are; everything else through Arrow or pandas."""
+    module = type(frame).__module__.split(".")[0]
+    if module == "polars" and hasattr(frame, "get_column"):
+        return frame
+    if hasattr(frame, "__arrow_c_stream__"):
+        try:
+            pa = import_optional("pyarrow", extra="arrow", purpose="reading an Arrow stream")
+        except ImportError:
+            if not hasattr(frame, "to_pandas"):
+                raise
+        else:
+            return frame if isinstance(frame, pa.Table) else pa.table(frame)
+    for method in ("to_pandas", "to_df", "df"):
+        if hasattr(frame, method):
+            converted = getattr(frame, method)()
+            if isinstance(converted, pd.DataFrame):
+                return converted
+    hint = "; call .collect() first" if hasattr(frame, "collect") else ""
+    raise ComparisonError(f"cannot read comparisons from {type(frame).__name__}{hint}; give {_ACCEPTED}")
+
+
+def check_columns(names: Mapping[str, str], found: list[Any]) -> None:
+    missing = [f"{name!r}" if name == role else f"{name!r} ({role}=)" for role, name in names.items() if name not in found]
+    if missing:
+        options = ", ".join(f"{role}=" for role, name in names.items() if name not in found)
+        listed = ", ".join(repr(name) for name in found[:30]) or "none at all"
+        extra = "; with one task only, pass task=None" if "task" in names and names["task"] not in found else ""
+        raise ComparisonError(f"missing columns {', '.join(missing)}; the columns are {listed}; name them with {options}{extra}")
+
+
+def same_length(columns: Mapping[str, Any], names: Mapping[str, str]) -> None:
+    lengths = {names.get(role, role): len(column) for role, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ComparisonError(f"columns differ in length: {', '.join(f'{name!r} {n}' for name, n in lengths.items())}")
+
+
+def slices(columns: Batch, rows: int = FRAME_ROWS) -> Iterator[Batch]:
+    """Columns in memory, cut into batches so that temporaries stay small."""
+    n = len(columns["model_a"])
+    for start in range(0, n, rows):
+        yield {role: slice_column(column, start, start + rows) for role, column in columns.items()}
+
+
+def file_kind(path: Path) -> str:
+    """Which of `SUFFIXES` a path has; refuses others, missing files and files that are not what the suffix says."""
+    name = path.name.lower()
+    kind = next((suffix for suffix in sorted(SUFFIXES, key=len, reverse=True) if name.endswith(suffix)), None)
+    if kind is None:
+        raise ComparisonError(f"{path}: cannot tell the format from the name; expected one of {', '.join(SUFFIXES)}")
+    if not path.exists():
+        raise ComparisonError(f"{path}: there is no such file")
+    if path.is_dir():
+        raise ComparisonError(f"{path}: is a folder, not a file")
+    try:
+        with path.open("rb") as file:
+            head = file.read(512)
+    except OSError as error:
+        raise ComparisonError(f"{path}: cannot be read ({error})") from error
+    if not head:
+        raise ComparisonError(f"{path}: the file is empty (0 bytes)")
+    looks = _looks_like(head)
+    expected = "parquet" if kind == ".parquet" else "gzip" if kind.endswith(".gz") else "text"
+    if looks != expected:
+        raise ComparisonError(f"{path}: the name says {kind}, but the content looks like {looks}; rename it, or export it again")
+    return kind
+
+
+def _looks_like(head: bytes) -> str:
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"\x1f\x8b"):
+        return "gzip"
+    if head.startswith((b"PK\x03\x04", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")):
+        return "another kind of archive (zip, xlsx, bz2, xz or zstd)"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16 text (save it as UTF-8)"
+    if b"\x00" in head:
+        return "binary data"
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if start.startswith((b"<!doctype", b"<html", b"<?xml", b"<head", b"<body")):
+        return "a web page (HTML or XML)"
+    return "text"
+
+
+def read_batches(path: Path, wanted: Mapping[str, str | None], rows: int = FILE_ROWS) -> Iterator[Batch]:
+    """The wanted columns of a file, `rows` at a time; every fault of the file is a `ComparisonError`."""
+    kind = file_kind(path)
+    names = {role: name for role, name in wanted.items() if name is not None}
+    if kind == ".parquet":
+        yield from _read_parquet(path, names, rows)
+        return
+    try:
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+            if kind.endswith(".gz")
+            else path.open(encoding="utf-8-sig", newline="") as file
+        ):
+            yield from (_read_csv if ".csv" in kind else _read_jsonl)(file, path, names, rows)
+    except UnicodeDecodeError as error:
+        raise ComparisonError(
+            f"{path}: is not UTF-8 text (byte {error.object[error.start]:#04x}: {error.reason}); save it as UTF-8, or read it with "
+            'pandas.read_csv(path, encoding="latin-1") and Comparisons.from_frame'
+        ) from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ComparisonError(f"{path}: the gzip data are damaged or cut off ({error})") from error
+    except OSError as error:
+        raise ComparisonError(f"{path}: cannot be read ({error})") from error
+
+
+def _read_csv(file: IO[str], path: Path, names: Mapping[str, str], rows: int) -> Iterator[Batch]:
+    """CSV through the standard parser in strict mode: no type guessing, so a model called "NA" or "1" keeps its name."""
+    reader = csv.reader(file, strict=True)
+    try:
+        header = next((row for row in reader if row), None)
+        if header is None:
+            raise ComparisonError(f"{path}: the file has no header line")
+        header = [name.strip() for name in header]
+        _check_header(header, path, names)
+        places = {role: header.index(name) for role, name in names.items()}
+        block: list[list[str]] = []
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise ComparisonError(
+                    f"{path}: line {reader.line_num} has {len(row)} fields, but the header has {len(header)}; "
+                    "the file may be cut off, or a name may contain an unquoted comma"
+                )
+            block.append(row)
+            if len(block) == rows:
+                yield _text_batch(block, places, path)
+                block = []
+        if block:
+            yield _text_batch(block, places, path)
+    except csv.Error as error:
+        raise ComparisonError(f"{path}: line {reader.line_num} is not valid CSV ({error}); check the quotes, and its end") from error
+
+
+def _check_header(header: list[str], path: Path, names: Mapping[str, str]) -> None:
+    for name in names.values():
+        if header.count(name) > 1:
+            raise ComparisonError(f"{path}: column {name!r} appears {header.count(name)} times in the header")
+    missing = [name for name in names.values() if name not in header]
+    if not missing:
+        return
+    for mark, said in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        fields = [field.strip(' "') for field in mark.join(header).split(mark)]
+        if any(mark in field for field in header) and len(fields) > len(header):
+            raise ComparisonError(
+                f"{path}: the fields seem to be separated by {said}, not commas (columns {', '.join(map(repr, fields[:30]))}); "
+                f"read it with pandas.read_csv(path, sep={mark!r}, dtype=str) and Comparisons.from_frame, or save it with commas"
+            )
+    if header[0].startswith(("{", "[")):
+        raise ComparisonError(f"{path}: the content looks like JSON, not CSV; for one JSON object a line, name it .jsonl")
+    try:
+        check_columns(names, header)
+    except ComparisonError as error:
+        raise ComparisonError(f"{path}: {error}") from None
+
+
+def _text_batch(block: list[list[str]], places: Mapping[str, int], path: Path) -> Batch:
+    columns = list(zip(*block, strict=True))
+    batch = {role: pd.Series(columns[place], dtype=object).to_numpy() for role, place in places.items()}
+    _refuse_nul(batch, path)
+    return batch
+
+
+def _refuse_nul(batch: Batch, path: Path) -> None:
+    for column in batch.values():
+        for value in pd.unique(column):
+            if isinstance(value, str) and "\x00" in value:
+                raise ComparisonError(f"{path}: holds NUL characters (in {value[:40]!r}): it is damaged, or not UTF-8 text")
+
+
+def _read_jsonl(file: IO[str], path: Path, names: Mapping[str, str], rows: int) -> Iterator[Batch]:
+    """One JSON object a line; types are those of JSON."""
+    block: list[dict[str, Any]] = []
+    seen: dict[str, None] = {}
+    first = True
+    for number, line in enumerate(file, start=1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            hint = "; the file may be cut off" if number > 1 else "; a .jsonl file holds one JSON object a line"
+            raise ComparisonError(f"{path}: line {number} is not valid JSON ({str(error)[:200]}){hint}") from error
+        if not isinstance(entry, dict):
+            raise ComparisonError(
+                f"{path}: line {number} holds a JSON {type(entry).__name__}, not an object; a .jsonl file has one object a line, such as "
+                '{"task": "math", "model_a": "x", "model_b": "y", "winner": "model_a"}'
+            )
+        block.append(entry)
+        seen.update(dict.fromkeys(entry))
+        if len(block) == rows:
+            if first:
+                _check_keys(names, seen, path)
+            first = False
+            yield _json_batch(block, names)
+            block = []
+    if first and (block or not seen):
+        if not block:
+            raise ComparisonError(f"{path}: there are no comparisons: the file has zero rows")
+        _check_keys(names, seen, path)
+    if block:
+        yield _json_batch(block, names)
+
+
+def _check_keys(names: Mapping[str, str], seen: Mapping[str, None], path: Path) -> None:
+    try:
+        check_columns(names, list(seen))
+    except ComparisonError as error:
+        raise ComparisonError(f"{path}: {error}") from None
+
+
+def _json_batch(block: list[dict[str, Any]], names: Mapping[str, str]) -> Batch:
+    return {role: pd.Series([entry.get(name) for entry in block], dtype=object).to_numpy() for role, name in names.items()}
+
+
+def _read_parquet(path: Path, names: Mapping[str, str], rows: int) -> Iterator[Batch]:
+    pa = import_optional("pyarrow", extra="arrow", purpose=f"reading {path.name}")
+    parquet = import_optional("pyarrow.parquet", extra="arrow", purpose=f"reading {path.name}")
+    try:
+        with parquet.ParquetFile(path) as file:
+            found = list(file.schema_arrow.names)
+            _check_header(found, path, names)
+            for batch in file.iter_batches(batch_size=rows, columns=list(dict.fromkeys(names.values()))):
+                yield {role: batch.column(name) for role, name in names.items()}
+    except (pa.ArrowException, OSError) as error:
+        raise ComparisonError(f"{path}: is not a readable Parquet file, or is cut off ({str(error)[:300]})") from error

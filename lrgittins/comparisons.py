@@ -1,0 +1,462 @@
+"""`Comparisons`: validated pairwise votes, held as counts."""
+
+from __future__ import annotations
+
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from . import _counts_io, _intake
+from ._counting import Options, VoteCounter
+from ._labels import as_column
+from ._outcomes import IntArray, OutcomeTable
+from ._validation import check_choice
+from ._votes import (
+    MAX_TOTAL,
+    Tally,
+    VoteLog,
+    Votes,
+    concat_votes,
+    dropped_by_policy,
+    group_votes,
+    settle_clusters,
+    settle_duplicates,
+)
+from ._winners import BOTH_BAD
+from .errors import ComparisonError
+from .graph import find_separation, pieces_by_task
+
+Labels = Sequence[Any] | None
+
+
+class Comparisons:
+    """Pairwise votes per task, checked once and kept as integer counts.
+
+    Make one with `from_frame`, `from_arrays`, `read` or `read_counts`; `a + b` merges two. Labels are str (integers become their
+    decimal text), coded by value in sorted order. Costs downstream follow the number of distinct (task, pair, outcome) groups
+    (times clusters, where there are any), not the number of votes.
+
+    Options shared by all ways in
+    -----------------------------
+    ties : {"half", "drop", "error"}
+        A tie is an outcome of 1/2 (a quasi-likelihood), or is left out, or is refused.
+    both_bad : {"tie", "drop", "error"}
+        What "both bad" verdicts are; as ties they follow `ties`.
+    on_invalid : {"error", "drop"}
+        A row without a task, model or verdict, with an unknown label or a model against itself is refused, or dropped and counted.
+    count : str or array, optional
+        Non-negative integer frequencies: a row with count 3 is three equal rows. Rows with count 0 are ignored.
+    id : str or array, optional
+        Name of the vote. Copies (same id, task, models and winner) count once and are reported; contradictions raise. An id under
+        several tasks is one cluster.
+    cluster : str or array, optional
+        Judge, prompt or battle: votes of one cluster are not independent. Clusters that share an id are joined.
+    aliases : mapping of str to str, optional
+        Old model name -> new one, used for the winner column too. Nothing else is ever merged.
+    tasks, models : sequence of str, optional
+        The whole label universe. Listed labels stay, seen or not; a label outside the list raises.
+
+    Attributes
+    ----------
+    n : int
+        Comparisons kept (the total of the counts).
+    n_rows, n_dropped : int
+        Rows read, and rows of these that were dropped for whatever reason (see `summary().attrs["dropped"]`).
+    tasks : list of str
+        Sorted.
+    models : pandas.Index of str
+        Sorted.
+    ties, both_bad : str
+        The policies in force.
+    """
+
+    ties: str
+    both_bad: str
+
+    def __init__(self, log: VoteLog, *, ties: str, both_bad: str, warn: bool = True) -> None:
+        """Not for direct use; see `from_frame`, `from_arrays`, `read`."""
+        self.ties = ties
+        self.both_bad = both_bad
+        self._log = log
+        self._table, self._kept, self._dropped, self._cluster_labels = _settle(log, ties, both_bad)
+        if warn:
+            _warn_of_near_duplicates(log.tasks, log.models)
+
+    @classmethod
+    def from_frame(
+        cls,
+        df: Any,
+        *,
+        task: str | None = "task",
+        model_a: str = "model_a",
+        model_b: str = "model_b",
+        winner: str = "winner",
+        count: str | None = None,
+        id: str | None = None,
+        cluster: str | None = None,
+        ties: Literal["half", "drop", "error"] = "half",
+        both_bad: Literal["tie", "drop", "error"] = "tie",
+        on_invalid: Literal["error", "drop"] = "error",
+        aliases: Mapping[str, str] | None = None,
+        tasks: Labels = None,
+        models: Labels = None,
+    ) -> Comparisons:
+        """Read votes from a table, one row each.
+
+        Parameters
+        ----------
+        df : DataFrame of pandas or polars, Arrow table, structured array or dict of arrays
+            Or anything with ``__arrow_c_stream__`` or ``to_pandas()``. Read by position, never changed; the index is ignored.
+        task, model_a, model_b, winner, count, id, cluster : str
+            Column names; ``task=None`` puts all votes under one task named "all".
+        ties, both_bad, on_invalid, aliases, tasks, models
+            See the class.
+
+        Returns
+        -------
+        Comparisons
+
+        Raises
+        ------
+        ComparisonError
+            Naming the column, the first offending rows, their number and the remedy.
+        """
+        names = _names(task, model_a, model_b, winner, count, id, cluster)
+        options = Options.checked(ties, both_bad, on_invalid, aliases, tasks, models)
+        columns = _intake.frame_columns(df, names)
+        return cls._count(_intake.slices(columns), names, options)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        task: Any,
+        model_a: Any,
+        model_b: Any,
+        outcome: Any,
+        count: Any = None,
+        *,
+        id: Any = None,
+        cluster: Any = None,
+        ties: Literal["half", "drop", "error"] = "half",
+        both_bad: Literal["tie", "drop", "error"] = "tie",
+        on_invalid: Literal["error", "drop"] = "error",
+        aliases: Mapping[str, str] | None = None,
+        tasks: Labels = None,
+        models: Labels = None,
+    ) -> Comparisons:
+        """Read votes from equal-length arrays; `task` may be None, and `outcome` is what the winner column may hold. See `from_frame`."""
+        given = {"task": task, "model_a": model_a, "model_b": model_b, "winner": outcome, "count": count, "id": id, "cluster": cluster}
+        names = {role: "outcome" if role == "winner" else role for role, values in given.items() if values is not None}
+        options = Options.checked(ties, both_bad, on_invalid, aliases, tasks, models)
+        for role in ("model_a", "model_b", "winner"):
+            if given[role] is None:
+                raise ComparisonError(f"{'outcome' if role == 'winner' else role} is None; it must be an array, one entry per comparison")
+        columns = {role: as_column(given[role], name) for role, name in names.items()}
+        _intake.same_length(columns, names)
+        return cls._count(_intake.slices(columns), names, options)
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        task: str | None = "task",
+        model_a: str = "model_a",
+        model_b: str = "model_b",
+        winner: str = "winner",
+        count: str | None = None,
+        id: str | None = None,
+        cluster: str | None = None,
+        ties: Literal["half", "drop", "error"] = "half",
+        both_bad: Literal["tie", "drop", "error"] = "tie",
+        on_invalid: Literal["error", "drop"] = "error",
+        aliases: Mapping[str, str] | None = None,
+        tasks: Labels = None,
+        models: Labels = None,
+    ) -> Comparisons:
+        """Read votes from a .parquet, .csv, .csv.gz, .jsonl or .jsonl.gz file in batches; memory follows the distinct votes.
+
+        Text files must be UTF-8 (with or without a byte order mark). In a CSV file names are taken literally ("NA" and "1" are
+        names, an empty field is missing), and a winner column of nothing but numbers, or of true and false, is read as numbers.
+        Parquet needs the extra ``arrow``. For parameters and errors see `from_frame`.
+        """
+        names = _names(task, model_a, model_b, winner, count, id, cluster)
+        options = Options.checked(ties, both_bad, on_invalid, aliases, tasks, models)
+        file = Path(path)
+        is_text = ".csv" in file.name.lower()
+        return cls._count(_intake.read_batches(file, names), names, options, from_text=is_text)
+
+    @classmethod
+    def _count(
+        cls, batches: Iterable[Mapping[str, Any]], names: Mapping[str, str | None], options: Options, *, from_text: bool = False
+    ) -> Comparisons:
+        counter = VoteCounter(options, names, from_text=from_text)
+        for batch in batches:
+            counter.add(batch)
+        return cls(counter.finish(), ties=options.ties, both_bad=options.both_bad)
+
+    def __add__(self, other: object) -> Comparisons:
+        """Merge: labels united, counts added, copies found across both where both carry ids. Exact; the order does not matter."""
+        if not isinstance(other, Comparisons):
+            return NotImplemented
+        for name in ("ties", "both_bad"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise ComparisonError(f"cannot merge comparisons with {name}={mine!r} and {name}={theirs!r}; read both with one policy")
+        log = _merge(self._log, other._log)
+        merged = Comparisons(log, ties=self.ties, both_bad=self.both_bad, warn=False)
+        known = _near_duplicates(self._log.models) + _near_duplicates(other._log.models)
+        if any(group not in known for group in _near_duplicates(log.models)):
+            _warn_of_near_duplicates([], log.models)
+        return merged
+
+    @property
+    def n(self) -> int:
+        return int(self._table.count.sum())
+
+    @property
+    def n_rows(self) -> int:
+        return self._log.n_rows
+
+    @property
+    def n_dropped(self) -> int:
+        return sum(n for (reason, _), n in self._dropped.items() if reason != "zero count")
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(self._log.tasks)
+
+    @property
+    def models(self) -> pd.Index:
+        return pd.Index(self._log.models, name="model")
+
+    @property
+    def counts(self) -> pd.DataFrame:
+        """One row per (task, pair): task, model_a, model_b, wins, losses, ties, seen from model_a (the first in sorted order).
+
+        Where there are graded outcomes, `graded` counts them and `graded_sum` adds them up; they are in no other column.
+        """
+        table = self._table
+        cells = table.cells()
+        n_cells = len(cells.task)
+
+        def total(mask: Any) -> IntArray:
+            out = np.zeros(n_cells, dtype=np.int64)
+            np.add.at(out, table.cell_of_group[mask], table.count[mask])
+            return out
+
+        won, lost, tied = table.outcome == 1.0, table.outcome == 0.0, table.outcome == 0.5
+        models = np.array(self._log.models, dtype=object)
+        frame = pd.DataFrame(
+            {
+                "task": np.array(self._log.tasks, dtype=object)[cells.task],
+                "model_a": models[cells.low],
+                "model_b": models[cells.high],
+                "wins": total(won),
+                "losses": total(lost),
+                "ties": total(tied),
+            }
+        )
+        graded = ~(won | lost | tied)
+        if graded.any():
+            frame["graded"] = total(graded)
+            weight = np.where(graded, table.count * table.outcome, 0.0)
+            frame["graded_sum"] = np.bincount(table.cell_of_group, weight, n_cells)
+        return frame
+
+    def summary(self) -> pd.DataFrame:
+        """What was taken in, per task.
+
+        Returns
+        -------
+        DataFrame, index `task`
+            n (comparisons), n_models (seen), n_pairs, n_pieces (connected pieces among the models seen), n_separated (models whose
+            score is unbounded without a penalty), ties, both_bad (comparisons, the latter part of the former), dropped (rows),
+            first_share (share of decisive votes won by the model in column model_a; NaN without any). A task that lost all its rows
+            is listed with n = 0.
+            ``attrs``: ties, both_bad (policies), n, n_rows, n_dropped, dropped (reason -> rows), zero_count_rows, n_clusters (None
+            without clusters), first_share.
+        """
+        table, kept = self._table, self._kept
+        n_tasks = table.n_tasks
+        piece = pieces_by_task(table)
+        cells = table.cells()
+        n_per_task = np.zeros(n_tasks, dtype=np.int64)
+        np.add.at(n_per_task, table.task, table.count)
+        decisive = kept.outcome != 0.5
+        decisive &= (kept.outcome == 0.0) | (kept.outcome == 1.0)
+        first = _sum_per_task(kept, decisive & (kept.outcome == 1.0), n_tasks)
+        both = _sum_per_task(kept, decisive, n_tasks)
+        reasons: Counter[str] = Counter()
+        per_task: Counter[str | None] = Counter()
+        for (reason, name), rows in self._dropped.items():
+            reasons[reason] += rows
+            if reason != "zero count":
+                per_task[name] += rows
+        zero = reasons.pop("zero count", 0)
+        frame = pd.DataFrame(
+            {
+                "n": n_per_task,
+                "n_models": (piece >= 0).sum(axis=1),
+                "n_pairs": np.bincount(cells.task, minlength=n_tasks),
+                "n_pieces": piece.max(axis=1) + 1,
+                "n_separated": np.bincount(find_separation(table).task, minlength=n_tasks),
+                "ties": _sum_per_task(kept, kept.outcome == 0.5, n_tasks),
+                "both_bad": _sum_per_task(kept, kept.kind == BOTH_BAD, n_tasks),
+                "dropped": [per_task.get(name, 0) for name in self._log.tasks],
+                "first_share": np.divide(first, both, out=np.full(n_tasks, np.nan), where=both > 0),
+            },
+            index=pd.Index(self._log.tasks, name="task", dtype=object),
+        )
+        lost = sorted(name for name in per_task if name is not None and name not in set(self._log.tasks))
+        if lost:
+            empty = pd.DataFrame(0, index=pd.Index(lost, name="task", dtype=object), columns=frame.columns)
+            empty = empty.assign(dropped=[per_task[name] for name in lost], first_share=np.nan)
+            frame = pd.concat([frame, empty]).sort_index()
+        n_decisive = int(both.sum())
+        frame.attrs = {
+            "ties": self.ties,
+            "both_bad": self.both_bad,
+            "n": self.n,
+            "n_rows": self.n_rows,
+            "n_dropped": self.n_dropped,
+            "dropped": dict(sorted(reasons.items())),
+            "zero_count_rows": zero,
+            "n_clusters": len(self._cluster_labels) if table.cluster is not None else None,
+            "first_share": int(first.sum()) / n_decisive if n_decisive else None,
+        }
+        return frame
+
+    def __repr__(self) -> str:
+        dropped = f", {self.n_dropped} rows dropped" if self.n_dropped else ""
+        return f"<Comparisons: n={self.n}, {len(self._log.tasks)} tasks, {len(self._log.models)} models, ties={self.ties!r}{dropped}>"
+
+    def write_counts(self, path: str | Path) -> None:
+        """Write the counts to .json, .csv, .csv.gz or .parquet (long form: task, model_a, model_b, outcome, count), with a schema version.
+
+        JSON and Parquet keep everything but the ids; CSV keeps counts, labels, clusters and policies, not the report of drops.
+        """
+        _counts_io.write_counts(Path(path), self._settled_log(), self.ties, self.both_bad)
+
+    @classmethod
+    def read_counts(cls, path: str | Path) -> Comparisons:
+        """Read what `write_counts` wrote."""
+        log, ties, both_bad = _counts_io.read_counts(Path(path))
+        return cls(log, ties=check_choice(ties, "ties", ("half", "drop", "error")), both_bad=both_bad)
+
+    def _settled_log(self) -> VoteLog:
+        """The log without ids: copies gone, clusters joined, their report in the tally."""
+        log = self._log
+        clusters = self._cluster_labels if self._table.cluster is not None else None
+        return VoteLog(log.tasks, log.models, self._kept, None, clusters, None, log.n_rows, self._dropped)
+
+
+def _names(
+    task: str | None, model_a: str, model_b: str, winner: str, count: str | None, id: str | None, cluster: str | None
+) -> dict[str, str | None]:
+    return {"task": task, "model_a": model_a, "model_b": model_b, "winner": winner, "count": count, "id": id, "cluster": cluster}
+
+
+def _settle(log: VoteLog, ties: str, both_bad: str) -> tuple[OutcomeTable, Votes, Tally, list[str]]:
+    """The table, the kept votes (grouped, sides as given), the full tally of drops and the final cluster names."""
+    dropped: Tally = Counter(log.tally)
+    single = log.single
+    if single is not None:
+        single, copies = settle_duplicates(single, log.ids or [], log.tasks)
+        _add_rows(dropped, "duplicate id", copies, log.tasks)
+    cluster_code, clusters = settle_clusters(log, single)
+    if single is not None:
+        tied, bad = dropped_by_policy(single.kind, ties, both_bad)
+        _add_rows(dropped, "tie", single.task[tied], log.tasks)
+        _add_rows(dropped, "both bad", single.task[bad], log.tasks)
+        single = single.take(~(tied | bad))
+        if log.clusters is None and cluster_code is not None:
+            single = Votes(**{**single.__dict__, "cluster": single.vote_id})
+    parts = []
+    for votes in (log.counted, single):
+        if votes is not None and len(votes):
+            parts.append(Votes(**{**votes.__dict__, "vote_id": None}))
+    if not parts:
+        listed = ", ".join(f"{reason}: {n}" for (reason, _), n in sorted(dropped.items(), key=str))
+        raise ComparisonError(f"no comparisons are left: {log.n_rows} rows read, all dropped ({listed})")
+    kept = concat_votes(parts)
+    if cluster_code is not None and kept.cluster is not None:
+        kept = Votes(**{**kept.__dict__, "cluster": cluster_code[kept.cluster]})
+    if float(kept.count.astype(np.float64).sum()) > MAX_TOTAL:
+        raise ComparisonError("the counts add up to more than 2**62 comparisons; rescale them")
+    kept = group_votes(kept)
+    low, high, outcome = kept.seen_from_low()
+    plain = group_votes(Votes(kept.task, low, high, outcome, np.zeros(len(kept), dtype=np.int8), kept.count, kept.cluster))
+    arrays = (plain.task, plain.model_a, plain.model_b, plain.outcome, plain.count)
+    return OutcomeTable(len(log.tasks), len(log.models), *arrays, plain.cluster), kept, dropped, clusters
+
+
+def _add_rows(tally: Tally, reason: str, task: IntArray, tasks: Sequence[str]) -> None:
+    for code, rows in enumerate(np.bincount(task, minlength=len(tasks)).tolist()):
+        if rows:
+            tally[(reason, tasks[code])] += rows
+
+
+def _sum_per_task(votes: Votes, mask: Any, n_tasks: int) -> IntArray:
+    out = np.zeros(n_tasks, dtype=np.int64)
+    np.add.at(out, votes.task[mask], votes.count[mask])
+    return out
+
+
+def _merge(a: VoteLog, b: VoteLog) -> VoteLog:
+    if (a.clusters is None) != (b.clusters is None):
+        raise ComparisonError("cannot merge comparisons with clusters and comparisons without; give cluster= for both, or for neither")
+    tasks, task_of = _unite(a.tasks, b.tasks)
+    models, model_of = _unite(a.models, b.models)
+    clusters, cluster_of = _unite(a.clusters, b.clusters)
+    ids, id_of = _unite(a.ids, b.ids)
+    merged: dict[str, Votes | None] = {}
+    for name in ("counted", "single"):
+        parts = []
+        for side, log in enumerate((a, b)):
+            votes: Votes | None = getattr(log, name)
+            if votes is not None:
+                parts.append(votes.recoded(task_of[side], model_of[side], cluster_of[side], id_of[side]))
+        merged[name] = concat_votes(parts) if parts else None
+    counted = merged["counted"]
+    tally: Tally = Counter(a.tally)
+    tally.update(b.tally)
+    return VoteLog(
+        tasks, models, None if counted is None else group_votes(counted), merged["single"], clusters, ids, a.n_rows + b.n_rows, tally
+    )
+
+
+def _unite(a: Sequence[str] | None, b: Sequence[str] | None) -> tuple[Any, tuple[Any, Any]]:
+    """Sorted union of two label lists, and the new code of every old one."""
+    if a is None and b is None:
+        return None, (None, None)
+    union = sorted({*(a or ()), *(b or ())})
+    code = {label: position for position, label in enumerate(union)}
+    first, second = (np.array([code[label] for label in labels or ()], dtype=np.int64) for labels in (a, b))
+    return union, (first, second)
+
+
+def _near_duplicates(labels: Sequence[str]) -> list[list[str]]:
+    """Groups of distinct labels that look alike: equal after Unicode compatibility folding, case folding and trimming."""
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault(unicodedata.normalize("NFKC", label).casefold().strip(), []).append(label)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _warn_of_near_duplicates(tasks: Sequence[str], models: Sequence[str]) -> None:
+    found = [("task", group) for group in _near_duplicates(tasks)] + [("model", group) for group in _near_duplicates(models)]
+    if found:
+        shown = "; ".join(f"{what}s {' and '.join(map(repr, group))}" for what, group in found[:10])
+        more = f"; and {len(found) - 10} more groups" if len(found) > 10 else ""
+        warnings.warn(
+            f"names that differ only in case or spaces are kept apart: {shown}{more}; merge model names with aliases= if they are the same",
+            UserWarning,
+            stacklevel=4,
+        )
