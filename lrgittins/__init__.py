@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 logging.getLogger("lrgittins").addHandler(logging.NullHandler())
 
 _EXPORTS = {
+    "bradley_terry": ["PerTaskBradleyTerry", "PooledBradleyTerry"],
     "comparisons": ["Comparisons"],
     "errors": [
         "ComparisonError",
@@ -27,10 +28,12 @@ _EXPORTS = {
         "StateError",
         "StoreError",
     ],
+    "low_rank": ["LowRankBradleyTerry"],
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 if TYPE_CHECKING:
+    from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry
     from .comparisons import Comparisons
     from .errors import (
         ComparisonError,
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
         StateError,
         StoreError,
     )
+    from .low_rank import LowRankBradleyTerry
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
 

@@ -111,8 +111,9 @@ def fit_nuclear_norm(
     singular = np.zeros(0)
     norm = np.inf
     converged = False
-    iteration = 0
-    for iteration in range(1, max_iter + 1):
+    n_iter = 0
+    while n_iter < max_iter:
+        n_iter += 1
         loss = -logistic_terms(*arguments, point, gradient, information) / n
         descent = gradient / n
         while True:
@@ -135,4 +136,4 @@ def fit_nuclear_norm(
         point = np.ascontiguousarray(candidate + ((momentum - 1.0) / next_momentum) * (candidate - scores))
         scores, momentum = candidate, next_momentum
         curvature *= 0.95
-    return NuclearNormFit(scores, singular, converged, iteration, norm)
+    return NuclearNormFit(scores, singular, converged, n_iter, norm)
