@@ -68,9 +68,7 @@ class Comparisons:
         Comparisons kept (the total of the counts).
     n_rows, n_dropped : int
         Rows read, and rows of these that were dropped for whatever reason (see `summary().attrs["dropped"]`).
-    tasks : list of str
-        Sorted.
-    models : pandas.Index of str
+    tasks, models : pandas.Index of str
         Sorted.
     ties, both_bad : str
         The policies in force.
@@ -229,8 +227,8 @@ class Comparisons:
         return sum(n for (reason, _), n in self._dropped.items() if reason != "zero count")
 
     @property
-    def tasks(self) -> list[str]:
-        return list(self._log.tasks)
+    def tasks(self) -> pd.Index:
+        return pd.Index(self._log.tasks, name="task")
 
     @property
     def models(self) -> pd.Index:
