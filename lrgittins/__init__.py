@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 logging.getLogger("lrgittins").addHandler(logging.NullHandler())
 
 _EXPORTS = {
+    "bands": ["GapBands"],
     "bradley_terry": ["PerTaskBradleyTerry", "PooledBradleyTerry"],
     "comparisons": ["Comparisons"],
     "errors": [
@@ -28,11 +29,14 @@ _EXPORTS = {
         "StateError",
         "StoreError",
     ],
+    "inference": ["GapEstimate", "GapInference", "infer_gaps"],
+    "leaderboard": ["Leaderboard", "leaderboard"],
     "low_rank": ["LowRankBradleyTerry"],
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 if TYPE_CHECKING:
+    from .bands import GapBands
     from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry
     from .comparisons import Comparisons
     from .errors import (
@@ -46,6 +50,8 @@ if TYPE_CHECKING:
         StateError,
         StoreError,
     )
+    from .inference import GapEstimate, GapInference, infer_gaps
+    from .leaderboard import Leaderboard, leaderboard
     from .low_rank import LowRankBradleyTerry
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]

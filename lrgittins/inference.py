@@ -1,0 +1,565 @@
+"""Estimates of score gaps with standard errors, covariances and influence functions; the way to bands and boards."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ._estimator import diagnostic
+from ._noise import ScoreNoise, gap_variance
+from ._outcomes import FloatArray, IntArray, OutcomeTable
+from ._random import RandomState, as_generator
+from ._threads import one_blas_thread
+from ._validation import check_choice, check_int
+from .errors import ConvergenceWarning, ParameterError
+from .graph import pieces, strong_components
+from .one_step import OneStep, cross_fit
+
+if TYPE_CHECKING:
+    from .bands import GapBands
+    from .comparisons import Comparisons
+    from .leaderboard import Leaderboard
+
+MAX_ROWS = 10**7
+MAX_CONTRASTS = 10**4
+MAX_VALUES = 10**8
+CALIBRATIONS = ("cross-fit",)
+DESIGNS = ("empirical", "uniform")
+_Z95 = 1.959963984540054  # 97.5 % point of the normal law
+
+Contrast = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class GapEstimate:
+    """One score gap: score of `a` minus score of `b` on a task, with its marginal 95 % interval.
+
+    Attributes
+    ----------
+    estimate : float
+        Natural-log units; NaN where the two models share no scale.
+    std_error : float
+        inf where the data leave the gap unbounded.
+    ci_low, ci_high : float
+        estimate -/+ 1.96 std_error: marginal, valid for this one gap chosen in advance. Use `GapInference.bands` for several.
+    p_value : float
+        Two-sided, for gap 0; 1 where the standard error is inf, NaN where it is 0.
+    """
+
+    estimate: float
+    std_error: float
+    ci_low: float
+    ci_high: float
+    p_value: float
+
+
+@dataclass(frozen=True, eq=False)
+class GapInference:
+    """Estimated score gaps of every task, their joint law, and how they were made.
+
+    Attributes
+    ----------
+    tasks, models : pandas.Index of str
+    calibration : str
+        "cross-fit" for the low-rank fit, "wald" for the per-task and pooled fits.
+    design : str
+        Design law of the Fisher operator ("empirical" or "uniform"; "empirical" for Wald fits).
+    n_folds : int
+        Folds that were used; 1 for Wald fits.
+    notes : tuple of str
+        What had to be changed or flagged on the way.
+    diagnostics : dict
+        Each entry has "status" ("ok", "failed", "not_checked"), "value" and "detail".
+    random_state : int or None
+        The seed as given; None for fresh randomness or a Generator.
+
+    References
+    ----------
+    .. [1] "Low Rank for Rank", arXiv 2605.29395, Algorithm 2.
+    """
+
+    tasks: pd.Index
+    models: pd.Index
+    calibration: str
+    design: str
+    n_folds: int
+    notes: tuple[str, ...]
+    diagnostics: dict[str, dict[str, Any]]
+    random_state: int | None
+    estimator: Any
+    _scores: FloatArray
+    _noise: ScoreNoise
+    _table: OutcomeTable
+    # Codes (n_tasks, n_models); a gap has an estimate inside a piece, and a finite standard error inside a component.
+    _piece: IntArray
+    _component: IntArray
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """Scores the gaps are differences of (debiased one-step scores for the low-rank fit), tasks x models."""
+        return pd.DataFrame(self._scores, index=self.tasks, columns=self.models)
+
+    @cached_property
+    def votes(self) -> pd.DataFrame:
+        """Votes of every model on every task, tasks x models."""
+        table = self._table
+        out = np.zeros((len(self.tasks), len(self.models)), dtype=np.int64)
+        np.add.at(out, (table.task, table.low), table.count)
+        np.add.at(out, (table.task, table.high), table.count)
+        return pd.DataFrame(out, index=self.tasks, columns=self.models)
+
+    def _estimates(self, task: IntArray, first: IntArray, second: IntArray) -> FloatArray:
+        piece = self._piece[task, first]
+        shared = (piece == self._piece[task, second]) & (piece >= 0)
+        return np.where(shared, self._scores[task, first] - self._scores[task, second], np.nan)
+
+    def _std_errors(self, task: IntArray, first: IntArray, second: IntArray) -> FloatArray:
+        component = self._component[task, first]
+        bounded = (component == self._component[task, second]) & (component >= 0)
+        return np.where(bounded, np.sqrt(gap_variance(self._noise.task_covariance, task, first, second)), np.inf)
+
+    @cached_property
+    def _score_errors(self) -> FloatArray:
+        """Standard errors of the centred scores: finite where everything the centre averages over is bounded."""
+        diagonal = np.einsum("tmm->tm", self._noise.task_covariance)
+        out = np.sqrt(np.maximum(diagonal, 0.0))
+        for t in range(len(out)):
+            for piece in np.unique(self._piece[t]):
+                inside = self._piece[t] == piece
+                components = self._component[t, inside]
+                if piece < 0 or components.min() < 0 or components.min() != components.max():
+                    out[t, inside] = np.inf
+        return out
+
+    def _code(self, task: Any, a: Any, b: Any) -> tuple[int, int, int]:
+        codes = code_of(task, self.tasks, "task"), code_of(a, self.models, "model"), code_of(b, self.models, "model")
+        if codes[1] == codes[2]:
+            raise ParameterError(f"a gap needs two different models, got {a!r} twice (task {task!r})")
+        return codes
+
+    def _codes(self, contrasts: Sequence[Contrast], what: str) -> tuple[IntArray, IntArray, IntArray]:
+        wanted = list(contrasts)
+        if not wanted or not all(isinstance(item, (tuple, list)) and len(item) == 3 for item in wanted):
+            raise ParameterError(f"{what} takes a non-empty list of (task, a, b), got {contrasts!r:.200}")
+        if len(wanted) > MAX_CONTRASTS:
+            raise ParameterError(
+                f"{what} of {len(wanted)} contrasts is more than {MAX_CONTRASTS} (a {len(wanted)} x {len(wanted)} matrix); ask for fewer, "
+                "or use gaps(task=..., model=...) for estimates with standard errors"
+            )
+        codes = np.array([self._code(*item) for item in wanted], dtype=np.int64)
+        return codes[:, 0], codes[:, 1], codes[:, 2]
+
+    def gap(self, task: str, a: str, b: str) -> GapEstimate:
+        """The gap score(a) - score(b) on `task`.
+
+        Raises
+        ------
+        ParameterError
+            Unknown or equal names.
+        """
+        codes = [np.array([code]) for code in self._code(task, a, b)]
+        estimate, error = float(self._estimates(*codes)[0]), float(self._std_errors(*codes)[0])
+        if math.isinf(error):
+            return GapEstimate(estimate, error, -math.inf, math.inf, math.nan if math.isnan(estimate) else 1.0)
+        p_value = math.erfc(abs(estimate) / error / math.sqrt(2.0)) if error > 0.0 else math.nan
+        return GapEstimate(estimate, error, estimate - _Z95 * error, estimate + _Z95 * error, p_value)
+
+    def gaps(self, task: str | None = None, model: str | None = None) -> pd.DataFrame:
+        """All gaps, or those of one task, of one model (against every other), or of both.
+
+        Returns
+        -------
+        DataFrame with columns task, model, versus, estimate, std_error. Without `model` every pair appears once.
+
+        Raises
+        ------
+        ParameterError
+            Unknown names, or more than 10^7 rows.
+        """
+        n_models = len(self.models)
+        tasks = np.arange(len(self.tasks)) if task is None else np.array([code_of(task, self.tasks, "task")])
+        if model is None:
+            per_task = n_models * (n_models - 1) // 2
+            check_rows(len(tasks), per_task, "gaps()", "gaps(task=...) or gaps(model=...)" if task is None else "gaps(task=..., model=...)")
+            first, second = np.triu_indices(n_models, 1)
+        else:
+            own = code_of(model, self.models, "model")
+            check_rows(len(tasks), n_models - 1, "gaps(model=...)", "gaps(task=..., model=...)")
+            second = np.delete(np.arange(n_models), own)
+            first = np.full(n_models - 1, own)
+        t, a, b = np.repeat(tasks, len(first)), np.tile(first, len(tasks)), np.tile(second, len(tasks))
+        return pd.DataFrame(
+            {
+                "task": self.tasks.take(t),
+                "model": self.models.take(a),
+                "versus": self.models.take(b),
+                "estimate": self._estimates(t, a, b),
+                "std_error": self._std_errors(t, a, b),
+            }
+        )
+
+    @one_blas_thread
+    def covariance(self, contrasts: Sequence[Contrast]) -> NDArray[np.float64]:
+        """Covariance of the estimates of the gaps `contrasts`, a list of (task, a, b); shape (q, q).
+
+        Rows and columns of gaps without a finite standard error are inf on the diagonal and NaN off it.
+
+        Raises
+        ------
+        ParameterError
+            Unknown names, or more than 10^4 contrasts.
+        """
+        codes = self._codes(contrasts, "covariance()")
+        out = self._noise.contrast_covariance(*codes)
+        unbounded = np.isinf(self._std_errors(*codes))
+        out[unbounded, :] = np.nan
+        out[:, unbounded] = np.nan
+        out[unbounded, unbounded] = np.inf
+        return out
+
+    @one_blas_thread
+    def influence(self, contrasts: Sequence[Contrast]) -> pd.DataFrame:
+        """Influence functions of the gaps `contrasts`, one row per (fold, cell, outcome) group.
+
+        Returns
+        -------
+        DataFrame with columns fold, task, model_a, model_b, outcome (seen from model_a), cluster (only where clusters are
+        used: their codes), count, then influence_0, influence_1, ... in the order of `contrasts`: phi of one such comparison.
+        The squared standard error is the sum of count * (phi - mean)^2 over n^2 (Wald fits: without the mean).
+
+        Raises
+        ------
+        ParameterError
+            Unknown names, more than 10^4 contrasts, or a result above 10^7 rows or 10^8 values.
+        """
+        codes = self._codes(contrasts, "influence()")
+        table = self._table
+        check_rows(self.n_folds, table.n_groups, "influence()", "covariance([...])")
+        if table.n_groups * len(codes[0]) > MAX_VALUES:
+            raise ParameterError(
+                f"influence() of {len(codes[0])} contrasts on {table.n_groups} groups is {table.n_groups * len(codes[0])} values, "
+                f"more than {MAX_VALUES}; ask for at most {max(1, MAX_VALUES // table.n_groups)} contrasts at once"
+            )
+        frames = []
+        unbounded = np.isinf(self._std_errors(*codes))
+        for part in self._noise.influence(*codes):
+            part.values[:, unbounded] = np.nan
+            columns: dict[str, Any] = {
+                "fold": np.full(len(part.group), part.fold),
+                "task": self.tasks.take(table.task[part.group]),
+                "model_a": self.models.take(table.low[part.group]),
+                "model_b": self.models.take(table.high[part.group]),
+                "outcome": table.outcome[part.group],
+            }
+            if table.cluster is not None:
+                columns["cluster"] = table.cluster[part.group]
+            columns["count"] = part.count
+            columns |= {f"influence_{j}": part.values[:, j] for j in range(len(codes[0]))}
+            frames.append(pd.DataFrame(columns))
+        return pd.concat(frames, ignore_index=True)
+
+    def bands(
+        self, family: Any, *, alpha: float = 0.05, method: str = "step-down", n_draws: int = 2000, random_state: RandomState = 0
+    ) -> GapBands:
+        """Simultaneous bands and signs for a family of gaps; see `lrgittins.GapBands`.
+
+        Parameters
+        ----------
+        family : str or tuple
+            The claim: ("cell", task, model); "cell" (one claim per model and task); ("model", m) one model on all tasks
+            together; "model" (one claim per model); ("task", t) all models of one task; "task" (one claim per task);
+            "all" everything at once.
+        alpha : float, default 0.05
+            Error rate of every claim.
+        method : {"step-down", "max-t"}, default "step-down"
+        n_draws : int, default 2000
+            0 gives no bands.
+        random_state : int, Generator, SeedSequence or None, default 0
+
+        Raises
+        ------
+        ParameterError
+            An argument outside its meaning, or more than 10^7 rows.
+        """
+        from .bands import make_bands
+
+        return make_bands(self, family, alpha=alpha, method=method, n_draws=n_draws, random_state=random_state)
+
+    def certify(
+        self,
+        top_k: int,
+        *,
+        family: Any = "task",
+        alpha: float = 0.05,
+        method: str = "step-down",
+        n_draws: int = 2000,
+        random_state: RandomState = 0,
+    ) -> Leaderboard:
+        """Rank intervals and top-k certificates from simultaneous bands; arguments as in `bands`.
+
+        Raises
+        ------
+        ParameterError
+            `top_k` outside 1..number of models, or an argument of `bands` outside its meaning.
+        """
+        from .leaderboard import make_board
+
+        return make_board(self, top_k, family=family, alpha=alpha, method=method, n_draws=n_draws, random_state=random_state)
+
+
+def code_of(name: Any, labels: pd.Index, what: str) -> int:
+    """Position of a label; an unknown one is named with close matches."""
+    if isinstance(name, str) and name in labels:
+        return int(labels.get_loc(name))
+    import difflib
+
+    close = difflib.get_close_matches(str(name), [str(label) for label in labels], n=3)
+    hint = f"; did you mean {', '.join(map(repr, close))}?" if close else f"; there are {len(labels)} {what}s"
+    raise ParameterError(f"unknown {what} {name!r}{hint}")
+
+
+def check_rows(outer: int, inner: int, call: str, narrower: str) -> None:
+    """Refuse results of more than 10^7 rows, with the arithmetic and the narrower call."""
+    if outer * inner > MAX_ROWS:
+        raise ParameterError(f"{call} would have {outer} x {inner} = {outer * inner} rows, more than {MAX_ROWS}; use {narrower}")
+
+
+@one_blas_thread
+def infer_gaps(
+    comparisons: Comparisons,
+    estimator: Any = None,
+    *,
+    n_folds: int = 6,
+    design: str = "empirical",
+    calibration: str = "cross-fit",
+    random_state: RandomState = 0,
+) -> GapInference:
+    """Estimate all score gaps with standard errors and their joint law.
+
+    Parameters
+    ----------
+    comparisons : Comparisons
+    estimator : LowRankBradleyTerry, PerTaskBradleyTerry or PooledBradleyTerry, optional
+        Default ``LowRankBradleyTerry()``: cross-fitted one-step scores, the estimator asked anew on every training set.
+        The other two give Wald inference with robust (sandwich) variances on all data, without folds.
+    n_folds : int, default 6
+        Folds balanced by (task, pair); whole clusters go to one fold.
+    design : {"empirical", "uniform"}, default "empirical"
+        Law of the Fisher operator: cell frequencies of the training folds, or uniform over tasks and pairs.
+    calibration : {"cross-fit"}, default "cross-fit"
+    random_state : int, Generator, SeedSequence or None, default 0
+        Of the folds.
+
+    Raises
+    ------
+    ParameterError
+        An argument outside its meaning.
+    ComparisonError
+        Fewer comparisons (or clusters) than folds.
+    NotIdentifiableError
+        As the estimator's `fit`.
+
+    Warns
+    -----
+    ConvergenceWarning
+        A fit stopped before it met its tolerance.
+
+    References
+    ----------
+    .. [1] "Low Rank for Rank", arXiv 2605.29395, Algorithm 2.
+    """
+    from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry
+    from .low_rank import LowRankBradleyTerry
+
+    n_folds = check_int(n_folds, "n_folds", low=2)
+    design = check_choice(design, "design", DESIGNS)
+    calibration = check_choice(calibration, "calibration", CALIBRATIONS)
+    rng = as_generator(random_state)
+    seed = int(random_state) if isinstance(random_state, (int, np.integer)) else None
+    estimator = LowRankBradleyTerry() if estimator is None else estimator
+    if not isinstance(estimator, (LowRankBradleyTerry, PerTaskBradleyTerry, PooledBradleyTerry)):
+        raise ParameterError(
+            f"estimator must be a LowRankBradleyTerry, PerTaskBradleyTerry or PooledBradleyTerry instance, got {estimator!r:.100}"
+        )
+    estimator._check_params()
+    estimator._check_identifiable(comparisons)
+    if isinstance(estimator, LowRankBradleyTerry):
+        return _infer_low_rank(comparisons, estimator, n_folds, design, calibration, rng, seed)
+    return _infer_wald(comparisons, estimator, isinstance(estimator, PooledBradleyTerry), seed)
+
+
+def _infer_low_rank(
+    comparisons: Comparisons, estimator: Any, n_folds: int, design: str, calibration: str, rng: np.random.Generator, seed: int | None
+) -> GapInference:
+    from .folds import draw_folds
+
+    table = comparisons._table
+    n_tasks, n_models = table.n_tasks, table.n_models
+    seen = np.unique(np.concatenate([table.low, table.high]))
+    place = np.full(n_models, -1, dtype=np.int64)
+    place[seen] = np.arange(len(seen))
+    compact = OutcomeTable(n_tasks, len(seen), table.task, place[table.low], place[table.high], table.outcome, table.count, table.cluster)
+    split = draw_folds(compact, n_folds, rng)
+    # The whole graph has been judged; a training set that falls apart has its gaps withheld instead.
+    lenient = type(estimator)(**{**estimator.get_params(), "disconnected": "allow"})
+    result = cross_fit(compact, split, lenient, design, seen, n_models)
+    whole_piece, strong = pieces(table), strong_components(table)
+    component = _refine(np.vstack([strong, result.training_pieces]))
+    component = np.repeat(component[None, :], n_tasks, axis=0)
+    component[result.undetermined] = -1
+    piece = np.repeat(whole_piece[None, :], n_tasks, axis=0)
+    scores = np.where(piece >= 0, result.scores, np.nan)
+    unseen_models = np.flatnonzero(whole_piece < 0)
+    diagnostics = _low_rank_diagnostics(result, split.n_folds, strong, whole_piece, comparisons)
+    bad = [fact for fact in result.facts if not fact.converged]
+    if bad:
+        warnings.warn(
+            f"{len(bad)} of {split.n_folds} training fits stopped before they met tol={estimator.tol:g}; raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+    notes = list(split.notes)
+    if result.undetermined.any():
+        names = ", ".join(repr(str(name)) for name in comparisons.tasks[result.undetermined][:6])
+        notes.append(
+            f"{int(result.undetermined.sum())} tasks have too little data in some training set; nothing is certified there: {names}"
+        )
+    if len(unseen_models):
+        names = ", ".join(repr(str(name)) for name in comparisons.models[unseen_models][:6])
+        notes.append(f"{len(unseen_models)} declared models have no votes at all; unresolved everywhere: {names}")
+    return GapInference(
+        comparisons.tasks,
+        comparisons.models,
+        calibration,
+        design,
+        split.n_folds,
+        tuple(notes),
+        diagnostics,
+        seed,
+        estimator,
+        scores,
+        result.noise,
+        table,
+        piece,
+        component,
+    )
+
+
+def _refine(labels: IntArray) -> IntArray:
+    """One code per distinct column of `labels` (n_partitions, n_models); -1 where any label is negative."""
+    _, code = np.unique(labels, axis=1, return_inverse=True)
+    return np.where((labels < 0).any(axis=0), -1, code.reshape(-1)).astype(np.int64)
+
+
+def _low_rank_diagnostics(
+    result: OneStep, n_folds: int, strong: IntArray, piece: IntArray, comparisons: Comparisons
+) -> dict[str, dict[str, Any]]:
+    from .low_rank import MAX_CONDITION, MAX_INCOHERENCE_SHARE, MIN_CONTRAST, MIN_SIGNAL_TO_NOISE
+
+    facts = result.facts
+    n_bad = sum(not fact.converged for fact in facts)
+    condition = max(fact.condition for fact in facts)
+    ridge = max(fact.ridge for fact in facts)
+    incoherence = max(max(fact.task_incoherence, fact.model_incoherence) for fact in facts)
+    contrast = min(fact.smallest_contrast for fact in facts)
+    signal = min(fact.signal_to_noise for fact in facts)
+    worst = max(len(comparisons.tasks), len(comparisons.models)) / max(fact.rank for fact in facts)
+    single = len(comparisons.tasks) == 1
+    n_pieces, n_strong = int(piece.max(initial=-1)) + 1, int(strong.max(initial=-1)) + 1
+    n_broken = sum(int(labels.max(initial=-1)) > 0 for labels in result.training_pieces)
+    n_undetermined = int(result.undetermined.sum())
+    n_unseen = int((piece < 0).sum())
+    ranks = sorted({fact.rank for fact in facts})
+    return {
+        "converged": diagnostic("failed" if n_bad else "ok", n_bad, f"training fits of {n_folds} that missed their tolerance"),
+        "connected": diagnostic("ok" if n_pieces == 1 else "failed", n_pieces, "pieces of the pooled graph"),
+        "separated": diagnostic(
+            "ok" if n_strong == n_pieces else "failed", n_strong - n_pieces, "extra strong components of the pooled win graph"
+        ),
+        "training_connected": diagnostic("failed" if n_broken else "ok", n_broken, "training sets whose pooled graph falls apart"),
+        "tasks_determined": diagnostic(
+            "failed" if n_undetermined else "ok", n_undetermined, "tasks with too little data in a training set"
+        ),
+        "models_seen": diagnostic("failed" if n_unseen else "ok", n_unseen, "declared models without any vote"),
+        "fisher_condition": diagnostic(
+            "ok" if ridge == 0.0 and condition <= MAX_CONDITION else "failed",
+            condition,
+            f"condition of the Fisher solve (1-norm), at most {MAX_CONDITION:g}; ridge added {ridge:.3g}",
+        ),
+        "incoherence": diagnostic(
+            "not_checked" if single else "ok" if incoherence <= max(MAX_INCOHERENCE_SHARE * worst, 4.0) else "failed",
+            incoherence,
+            f"largest squared factor row over its average (1 is even, {worst:.3g} the worst)",
+        ),
+        "signal_to_noise": diagnostic(
+            "not_checked" if single else "ok" if signal >= MIN_SIGNAL_TO_NOISE else "failed",
+            signal,
+            f"smallest singular value over the noise's norm, at least {MIN_SIGNAL_TO_NOISE:g}",
+        ),
+        "projected_contrast": diagnostic(
+            "ok" if contrast >= MIN_CONTRAST else "failed",
+            contrast,
+            f"least share of a gap that the tangent space sees (over all gaps), at least {MIN_CONTRAST:g}",
+        ),
+        "rank": diagnostic("ok" if len(ranks) == 1 else "failed", ranks[-1], f"ranks of the training fits: {', '.join(map(str, ranks))}"),
+    }
+
+
+def _infer_wald(comparisons: Comparisons, estimator: Any, pooled: bool, seed: int | None) -> GapInference:
+    from .wald import wald_noise
+
+    table = comparisons._table
+    fit = estimator._fit_table(table)
+    row_of_task = np.zeros(table.n_tasks, dtype=np.int64) if pooled else np.arange(table.n_tasks, dtype=np.int64)
+    noise = wald_noise(table, fit.scores, fit.components, row_of_task)
+    piece, component = fit.pieces[row_of_task], fit.components[row_of_task]
+    scores = np.where(piece >= 0, fit.scores[row_of_task], np.nan)
+    missed = ~fit.converged & ~fit.separated & (fit.n_iter >= estimator.max_iter)
+    if missed.any():
+        warnings.warn(
+            f"{int(missed.sum())} of {len(missed)} fits stopped after max_iter={estimator.max_iter} Newton steps; raise max_iter or tol",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+    n_broken = int((fit.pieces.max(axis=1, initial=-1) > 0).sum())
+    n_empty = int((fit.pieces.max(axis=1, initial=-1) < 0).sum())
+    n_unseen = int((piece < 0).all(axis=0).sum())
+    diagnostics = {
+        "converged": diagnostic(
+            "failed" if missed.any() or fit.separated.any() else "ok",
+            float(np.max(fit.gradient_norm, initial=0.0)),
+            "largest gradient norm",
+        ),
+        "connected": diagnostic("failed" if n_broken else "ok", n_broken, "graphs that fall apart into pieces"),
+        "separated": diagnostic("failed" if fit.separated.any() else "ok", int(fit.separated.sum()), "graphs with unbounded scores"),
+        "tasks_determined": diagnostic("failed" if n_empty else "ok", n_empty, "graphs without any vote"),
+        "models_seen": diagnostic("failed" if n_unseen else "ok", n_unseen, "declared models without any vote"),
+    }
+    notes = []
+    if fit.separated.any() and not pooled:
+        names = ", ".join(repr(str(name)) for name in comparisons.tasks[fit.separated][:6])
+        notes.append(f"{int(fit.separated.sum())} tasks are separated; gaps across their strong components are unbounded: {names}")
+    return GapInference(
+        comparisons.tasks,
+        comparisons.models,
+        "wald",
+        "empirical",
+        1,
+        tuple(notes),
+        diagnostics,
+        seed,
+        estimator,
+        scores,
+        noise,
+        table,
+        piece,
+        component,
+    )

@@ -1,0 +1,467 @@
+"""The board: scores, ranks, simultaneous rank intervals and top-k certificates per (task, model)."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from ._estimator import diagnostic
+from ._optional import import_optional
+from ._random import RandomState
+from ._threads import one_blas_thread
+from ._validation import check_int
+from .bands import NoiseDraws, check_band_arguments, collect_critical_values, evaluate_claims
+from .certificates import certify_ranks, count_signs, point_ranks, rank_intervals
+from .errors import ParameterError, StateError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .comparisons import Comparisons
+    from .inference import GapInference
+
+COLUMNS = ("task", "model", "score", "std_error", "rank", "rank_low", "rank_high", "certificate", "n")
+SCHEMA = "lrgittins.leaderboard"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Leaderboard:
+    """Certified leaderboard of every task.
+
+    Attributes
+    ----------
+    top_k : int
+    alpha : float
+        Error rate of every claim of the family.
+    family : str or tuple of str
+        What the intervals and certificates hold for jointly; see `GapInference.bands`.
+    method, calibration, design : str
+    n_draws, n_folds : int
+        Without draws (0) there are no intervals and nothing is certified.
+    critical_value : float, or Series with one value per claim
+        Of the simultaneous max-t band; NaN without draws or without any usable gap.
+    n_models : int
+        Models ranked on every task, also where the board shows fewer rows.
+    diagnostics : dict
+        Each entry has "status" ("ok", "failed", "not_checked"), "value" and "detail".
+    notes : tuple of str
+        What was changed or flagged on the way.
+    random_state : int or None
+        Seed of the draws; None for fresh randomness or a Generator.
+    """
+
+    top_k: int
+    alpha: float
+    family: str | tuple[str, ...]
+    method: str
+    calibration: str
+    design: str
+    n_draws: int
+    n_folds: int
+    critical_value: float | pd.Series
+    n_models: int
+    diagnostics: dict[str, dict[str, Any]]
+    notes: tuple[str, ...]
+    random_state: int | None
+    _frame: pd.DataFrame = field(repr=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per (task, model) the family covers, sorted by task, rank, model.
+
+        Columns: task, model, score, std_error (inf where unbounded), rank, rank_low, rank_high (missing without draws),
+        certificate ("top-k", "not-top-k", "unresolved"), n (votes of the model on the task).
+        """
+        return self._frame.copy()
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def _sets(self, column: str) -> dict[str, list[str]]:
+        """Per task, models in display order whose `column` (a rank) is within top_k; the trivial bound where it is missing."""
+        out: dict[str, list[str]] = {str(task): [] for task in self._frame["task"].unique()}
+        trivial = 1 if column == "rank_low" else self.n_models
+        inside = self._frame[column].fillna(trivial) <= self.top_k
+        for task, model in zip(self._frame["task"][inside], self._frame["model"][inside], strict=True):
+            out[str(task)].append(str(model))
+        return out
+
+    def inner_sets(self) -> dict[str, list[str]]:
+        """Per task, the models certified to be among the top_k. Over all tasks at once with ``family="all"``."""
+        return self._sets("rank_high")
+
+    def outer_sets(self) -> dict[str, list[str]]:
+        """Per task, the models that may be among the top_k: none of the others is. Over all tasks at once with ``family="all"``."""
+        return self._sets("rank_low")
+
+    def plot(self, task: str | None = None, ax: Axes | None = None) -> Any:
+        """Draw the rank intervals of one task, or of all tasks in a grid (needs the extra ``plot``).
+
+        Returns
+        -------
+        The Axes drawn on; without `task` (and more than one task) an array of Axes.
+        """
+        from .plotting import plot_ranks
+
+        return plot_ranks(self, task=task, ax=ax)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as strict JSON types: plain Python scalars, unbounded and missing numbers as None."""
+        critical: Any
+        if isinstance(self.critical_value, pd.Series):
+            labels = [list(key) if isinstance(key, tuple) else [key] for key in self.critical_value.index]
+            critical = [
+                {"claim": [str(part) for part in label], "value": _plain(v)} for label, v in zip(labels, self.critical_value, strict=True)
+            ]
+        else:
+            critical = _plain(self.critical_value)
+        columns = [self._frame[name].tolist() for name in COLUMNS]
+        return {
+            "schema": SCHEMA,
+            "schema_version": SCHEMA_VERSION,
+            "top_k": int(self.top_k),
+            "alpha": float(self.alpha),
+            "family": list(self.family) if isinstance(self.family, tuple) else self.family,
+            "method": self.method,
+            "calibration": self.calibration,
+            "design": self.design,
+            "n_draws": int(self.n_draws),
+            "n_folds": int(self.n_folds),
+            "critical_value": critical,
+            "n_models": int(self.n_models),
+            "random_state": self.random_state,
+            "diagnostics": {str(name): {key: _plain(value) for key, value in entry.items()} for name, entry in self.diagnostics.items()},
+            "notes": [str(note) for note in self.notes],
+            "rows": [{name: _plain(value) for name, value in zip(COLUMNS, row, strict=True)} for row in zip(*columns, strict=True)],
+        }
+
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_dict` as JSON, atomically (a reader never sees half a file)."""
+        _write_atomically(path, (json.dumps(self.to_dict(), allow_nan=False, indent=1, ensure_ascii=False) + "\n").encode())
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the rows of `to_frame` as CSV (rows only: JSON and Parquet also keep how the board was made)."""
+        _write_atomically(path, self._frame.to_csv(index=False, lineterminator="\n").encode())
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write the rows as Parquet, with the rest of `to_dict` in the file's metadata (needs the extra ``arrow``)."""
+        pyarrow = import_optional("pyarrow", extra="arrow", purpose="writing Parquet")
+        parquet = import_optional("pyarrow.parquet", extra="arrow", purpose="writing Parquet")
+        table = pyarrow.Table.from_pandas(self._frame, preserve_index=False)
+        about = {key: value for key, value in self.to_dict().items() if key != "rows"}
+        table = table.replace_schema_metadata(
+            {**(table.schema.metadata or {}), SCHEMA.encode(): json.dumps(about, allow_nan=False).encode()}
+        )
+        sink = pyarrow.BufferOutputStream()
+        parquet.write_table(table, sink)
+        _write_atomically(path, sink.getvalue().to_pybytes())
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Leaderboard:
+        """The board `to_dict` was called on.
+
+        Raises
+        ------
+        StateError
+            Not a board, of a newer version, or broken; names the field.
+        """
+        _check_schema(data)
+        try:
+            rows = {name: [row[name] for row in data["rows"]] for name in COLUMNS}
+            critical: float | pd.Series
+            if isinstance(data["critical_value"], list):
+                keys = [tuple(entry["claim"]) for entry in data["critical_value"]]
+                index: pd.Index
+                if data["family"] == "cell":
+                    index = pd.MultiIndex.from_tuples(keys, names=["task", "model"])
+                else:
+                    index = pd.Index([key[0] for key in keys], name=data["family"])
+                values = [_number(entry["value"], math.nan) for entry in data["critical_value"]]
+                critical = pd.Series(values, index=index, name="critical_value")
+            else:
+                critical = _number(data["critical_value"], math.nan)
+            return cls(
+                data["top_k"],
+                data["alpha"],
+                tuple(data["family"]) if isinstance(data["family"], list) else data["family"],
+                data["method"],
+                data["calibration"],
+                data["design"],
+                data["n_draws"],
+                data["n_folds"],
+                critical,
+                data["n_models"],
+                data["diagnostics"],
+                tuple(data["notes"]),
+                data["random_state"],
+                _make_frame(
+                    rows["task"],
+                    rows["model"],
+                    np.array([_number(value, math.nan) for value in rows["score"]]),
+                    np.array([_number(value, math.inf) for value in rows["std_error"]]),
+                    np.array(rows["rank"], dtype=np.int64),
+                    rows["rank_low"],
+                    rows["rank_high"],
+                    rows["certificate"],
+                    np.array(rows["n"], dtype=np.int64),
+                ),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"broken leaderboard: {type(error).__name__} at {error}; write it again with to_json") from error
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Leaderboard:
+        """Read a board written by `to_json` or `to_parquet`.
+
+        Raises
+        ------
+        StateError
+            Not such a file, of a newer version, or broken.
+        ParameterError
+            The file's suffix is neither .json nor .parquet.
+        """
+        suffix = Path(path).suffix.lower()
+        if suffix == ".parquet":
+            parquet = import_optional("pyarrow.parquet", extra="arrow", purpose="reading Parquet")
+            try:
+                table = parquet.read_table(path)
+                about = json.loads((table.schema.metadata or {}).get(SCHEMA.encode(), b"{}"))
+            except (OSError, ValueError) as error:
+                if isinstance(error, FileNotFoundError):
+                    raise
+                raise StateError(f"{os.fspath(path)} is not a readable Parquet file: {error}") from error
+            rows = table.select(list(COLUMNS)).to_pylist() if set(COLUMNS) <= set(table.column_names) else []
+            return cls.from_dict({**about, "rows": [{key: _plain(value) for key, value in row.items()} for row in rows]})
+        if suffix == ".json":
+            return cls.from_json(path)
+        raise ParameterError(f"cannot read a board from {os.fspath(path)!r}: use a .json or .parquet file (a .csv holds rows only)")
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike[str]) -> Leaderboard:
+        """Read a board written by `to_json`; raises `StateError` as `read`."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise StateError(f"{os.fspath(path)} is not a JSON file: {error}") from error
+        return cls.from_dict(data)
+
+
+def _check_schema(data: Any) -> None:
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise StateError(f"not a leaderboard: the field 'schema' should be {SCHEMA!r}")
+    version = data.get("schema_version")
+    if version != SCHEMA_VERSION:
+        newer = isinstance(version, int) and version > SCHEMA_VERSION
+        raise StateError(
+            f"leaderboard of schema_version {version!r}, this lrgittins reads {SCHEMA_VERSION}" + ("; update lrgittins" if newer else "")
+        )
+
+
+def _plain(value: Any) -> Any:
+    """A strict JSON scalar; what is not finite or missing becomes None."""
+    if value is None or value is pd.NA:
+        return None
+    if isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, np.bool_):
+        return bool(value)
+    return str(value)
+
+
+def _number(value: Any, missing: float) -> float:
+    return missing if value is None else float(value)
+
+
+def _write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _make_frame(task: Any, model: Any, score: Any, error: Any, rank: Any, low: Any, high: Any, certificate: Any, n: Any) -> pd.DataFrame:
+    missing = any(value is None for value in low)
+    kind = "Int64" if missing else "int64"
+    return pd.DataFrame(
+        {
+            "task": pd.Series(task, dtype=object).astype(str),
+            "model": pd.Series(model, dtype=object).astype(str),
+            "score": score,
+            "std_error": error,
+            "rank": rank,
+            "rank_low": pd.array(list(low), dtype=kind),
+            "rank_high": pd.array(list(high), dtype=kind),
+            "certificate": pd.Series(certificate, dtype=object).astype(str),
+            "n": n,
+        },
+        columns=list(COLUMNS),
+    )
+
+
+@one_blas_thread
+def make_board(
+    inference: GapInference, top_k: Any, *, family: Any, alpha: Any, method: Any, n_draws: Any, random_state: RandomState
+) -> Leaderboard:
+    """See `GapInference.certify`."""
+    n_tasks, n_models = len(inference.tasks), len(inference.models)
+    top_k = check_int(top_k, "top_k", low=1, high=n_models)
+    parsed, alpha, method, n_draws = check_band_arguments(inference, family, alpha, method, n_draws)
+    if parsed.kind == "all":
+        from .inference import check_rows
+
+        check_rows(n_tasks, n_models * (n_models - 1) // 2, "the family 'all'", "family='task' or ('model', model)")
+    draws = NoiseDraws(inference._noise, n_draws, random_state)
+    one_model = parsed.kind in ("cell", "model")
+    above, below = np.zeros((n_tasks, n_models), dtype=np.int64), np.zeros((n_tasks, n_models), dtype=np.int64)
+    covered = np.zeros((n_tasks, n_models), dtype=bool)
+    critical_values = []
+    for result in evaluate_claims(inference, parsed, draws, alpha, method):
+        rows = slice(None) if parsed.kind in ("model", "all") else slice(result.claim[0], result.claim[0] + 1)
+        columns = slice(result.claim[-1], result.claim[-1] + 1) if one_model else slice(None)
+        covered[rows, columns] = True
+        declared = result.sign != 0
+        index = result.task[declared], result.first[declared], result.second[declared]
+        _add_signs(above, below, *index, result.sign[declared], one_model)
+        critical_values.append(result.critical_value)
+    low, high = rank_intervals(above, below, n_models)
+    scores, votes = inference._scores, inference.votes.to_numpy()
+    ranks = point_ranks(scores)
+    certificate = certify_ranks(low, high, top_k)
+    task, model = np.nonzero(covered)
+    order = np.lexsort((model, ranks[task, model], task))  # labels are sorted, so codes sort like names
+    task, model = task[order], model[order]
+    at = task, model
+    frame = _make_frame(
+        inference.tasks.take(task),
+        inference.models.take(model),
+        scores[at],
+        inference._score_errors[at],
+        ranks[at],
+        low[at].tolist() if n_draws else [None] * len(task),
+        high[at].tolist() if n_draws else [None] * len(task),
+        certificate[at] if n_draws else np.full(len(task), "unresolved", dtype=object),
+        votes[at],
+    )
+    diagnostics = dict(inference.diagnostics)
+    enough = "not_checked" if n_draws == 0 else "ok" if n_draws * alpha >= 20 else "failed"
+    diagnostics["draws"] = diagnostic(enough, n_draws * alpha, "expected draws beyond the critical value; 20 or more are wanted")
+    diagnostics["top_k_gap"] = _top_k_gap(inference, top_k)
+    return Leaderboard(
+        top_k,
+        alpha,
+        parsed.name,
+        method,
+        inference.calibration,
+        inference.design,
+        n_draws,
+        inference.n_folds,
+        collect_critical_values(critical_values, parsed, inference.tasks, inference.models),
+        n_models,
+        diagnostics,
+        inference.notes,
+        int(random_state) if isinstance(random_state, (int, np.integer)) else None,
+        frame,
+    )
+
+
+def _add_signs(above: Any, below: Any, task: Any, first: Any, second: Any, sign: Any, one_model: bool) -> None:
+    more_above, more_below = count_signs(*above.shape, task, first, second, sign, one_model=one_model)
+    above += more_above
+    below += more_below
+
+
+def _top_k_gap(inference: GapInference, top_k: int) -> dict[str, Any]:
+    """Smallest distance over the tasks between places K and K + 1: how hard the cut is."""
+    scores = inference._scores
+    if top_k == scores.shape[1]:
+        return diagnostic("not_checked", None, "every model is within top_k")
+    ordered = -np.sort(-np.where(np.isnan(scores), -np.inf, scores), axis=1)
+    with np.errstate(invalid="ignore"):
+        gaps = ordered[:, top_k - 1] - ordered[:, top_k]
+    finite = np.flatnonzero(np.isfinite(gaps))
+    if len(finite) == 0:
+        return diagnostic("not_checked", None, "no task has scores on both sides of the cut")
+    worst = int(finite[np.argmin(gaps[finite])])
+    smallest = float(gaps[worst])
+    status = "ok" if smallest > 1e-9 else "failed"
+    return diagnostic(status, smallest, f"smallest gap between places {top_k} and {top_k + 1}, on task {str(inference.tasks[worst])!r}")
+
+
+def leaderboard(
+    comparisons: Comparisons,
+    *,
+    rank: int | str = "auto",
+    top_k: int | None = None,
+    alpha: float = 0.05,
+    family: Any = "task",
+    method: str = "step-down",
+    calibration: str = "cross-fit",
+    n_draws: int = 2000,
+    random_state: RandomState = 0,
+) -> Leaderboard:
+    """Votes in, certified leaderboard out: low-rank fit, cross-fitted inference, simultaneous certificates.
+
+    Parameters
+    ----------
+    comparisons : Comparisons
+    rank : int or "auto", default "auto"
+        Rank of the low-rank model.
+    top_k : int, optional
+        Default min(10, number of models // 2), at least 1.
+    alpha, family, method, n_draws : see `GapInference.bands`
+    calibration : see `infer_gaps`
+    random_state : int, Generator, SeedSequence or None, default 0
+        Of the folds and of the draws.
+
+    Raises
+    ------
+    ParameterError
+        An argument outside its meaning, checked before anything is fitted.
+    NotIdentifiableError
+        The pooled comparisons fall apart.
+
+    References
+    ----------
+    .. [1] "Low Rank for Rank", arXiv 2605.29395.
+    """
+    from .bands import parse_family
+    from .inference import infer_gaps
+    from .low_rank import LowRankBradleyTerry
+
+    n_models = len(comparisons.models)
+    top_k = max(1, min(10, n_models // 2)) if top_k is None else check_int(top_k, "top_k", low=1, high=n_models)
+    _check_early(alpha, method, n_draws)
+    parse_family(family, comparisons.tasks, comparisons.models)
+    inference = infer_gaps(comparisons, LowRankBradleyTerry(rank=rank), calibration=calibration, random_state=random_state)
+    return inference.certify(top_k, family=family, alpha=alpha, method=method, n_draws=n_draws, random_state=random_state)
+
+
+def _check_early(alpha: Any, method: Any, n_draws: Any) -> None:
+    from ._validation import check_alpha, check_choice
+    from .bands import METHODS
+
+    check_alpha(alpha)
+    check_choice(method, "method", METHODS)
+    check_int(n_draws, "n_draws", low=0)

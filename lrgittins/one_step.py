@@ -1,0 +1,272 @@
+"""Cross-fitted one-step scores of the low-rank model and their noise (Algorithm 2 of the paper)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._clusters import ClusterSums, sum_clusters
+from ._kernels.influence import accumulate_influence
+from ._noise import FoldNoise, LowRankNoise, semidefinite_root
+from ._outcomes import Cells, FloatArray, IntArray, OutcomeTable
+from .convex import MEAN_RESIDUAL_VARIANCE
+from .errors import ParameterError
+from .folds import FoldSplit
+from .graph import pieces
+from .tangent import Arrowhead, ArrowheadFactor, TangentSpace
+
+MAX_LAW_CELLS = 10**7
+_CLUSTER_BLOCK = 2048  # clusters expanded at once; fixed, so that sums never depend on memory
+
+
+@dataclass(frozen=True, eq=False)
+class FoldFacts:
+    """What one fold's fit and solve looked like, for the diagnostics."""
+
+    rank: int
+    converged: bool
+    condition: float
+    ridge: float
+    task_incoherence: float
+    model_incoherence: float
+    smallest_contrast: float
+    signal_to_noise: float
+
+
+@dataclass(frozen=True, eq=False)
+class OneStep:
+    """Debiased scores (n_tasks, n_models), their noise, and where the folds leave gaps undetermined.
+
+    `training_pieces` (n_folds, n_models) numbers the connected pieces of every training graph (-1: model unseen);
+    `undetermined` (n_tasks,) marks tasks some training fold has too little data on.
+    """
+
+    scores: FloatArray
+    noise: LowRankNoise
+    training_pieces: IntArray
+    undetermined: np.ndarray
+    facts: tuple[FoldFacts, ...]
+
+
+def law_cells(table: OutcomeTable, training: Cells, design: str) -> Cells:
+    """The cells of the design law with its probabilities as counts (section 3): per (task, unordered pair)."""
+    if design == "empirical":
+        return Cells(
+            training.n_tasks, training.n_models, training.task, training.low, training.high, training.count / training.total, training.wins
+        )
+    n_tasks, n_models = table.n_tasks, table.n_models
+    n_pairs = n_models * (n_models - 1) // 2
+    if n_tasks * n_pairs > MAX_LAW_CELLS:
+        raise ParameterError(
+            f"design='uniform' spreads over {n_tasks} tasks x {n_pairs} pairs = {n_tasks * n_pairs} cells, more than {MAX_LAW_CELLS}; "
+            "use design='empirical', which needs the observed cells only"
+        )
+    low, high = (index.astype(np.int64) for index in np.triu_indices(n_models, 1))
+    probability = np.full(n_tasks * n_pairs, 1.0 / (n_tasks * n_pairs))
+    task = np.repeat(np.arange(n_tasks, dtype=np.int64), n_pairs)
+    return Cells(n_tasks, n_models, task, np.tile(low, n_tasks), np.tile(high, n_tasks), probability, np.zeros(len(task)))
+
+
+def information(cells: Cells, scores: FloatArray) -> FloatArray:
+    """law x I(gap) of every cell."""
+    gap = scores[cells.task, cells.low] - scores[cells.task, cells.high]
+    small = np.exp(-np.abs(gap))
+    return cells.count * small / (1.0 + small) ** 2
+
+
+def cross_fit(table: OutcomeTable, split: FoldSplit, estimator: Any, design: str, seen: IntArray, n_models: int) -> OneStep:
+    """One-step scores of `table`, whose models are all seen; results are laid out on `n_models` columns, those of `seen`.
+
+    `estimator._fit_table` is asked anew on every training set, so that each internal choice is cross-fitted too.
+    """
+    n_total = float(table.count.sum())
+    n_tasks = table.n_tasks
+    all_cells = table.cells()
+    terms = []
+    scores = np.zeros((n_tasks, n_models))
+    mean_influence = np.zeros((n_tasks, n_models))
+    training_pieces = np.full((split.n_folds, n_models), -1, dtype=np.int64)
+    undetermined = np.zeros(n_tasks, dtype=bool)
+    for index in range(split.n_folds):
+        fold_count = np.ascontiguousarray(split.counts[index])
+        training = table.cells(table.count - fold_count)
+        fit = estimator._fit_table(table.with_counts(table.count - fold_count))
+        piece = pieces(training)
+        training_pieces[index, seen] = piece
+        term = _FoldTerm.build(table, all_cells, training, fold_count, fit, piece, design)
+        undetermined[term.operator.deficient_tasks] = True
+        share = float(fold_count.sum()) / n_total
+        scores[:, seen] += share * fit.scores + term.correction / n_total
+        mean_influence[:, seen] += term.correction / n_total
+        terms.append(term)
+    covariance = np.zeros((n_tasks, n_models, n_models))
+    folds = []
+    for term in terms:
+        joint = term.joint / n_total**2
+        right, right_perp = (np.zeros((n_models, basis.shape[1])) for basis in (term.space.right, term.space.right_perp))
+        right[seen], right_perp[seen] = term.space.right, term.space.right_perp
+        _add_task_covariance(joint, term.space, np.hstack([right, right_perp]), mean_influence, covariance)
+        folds.append(FoldNoise(term.space.left, right, right_perp, term.factor, semidefinite_root(joint), term.count, term.residual))
+    covariance = 0.5 * (covariance + covariance.transpose(0, 2, 1))
+    return OneStep(
+        scores,
+        _embed_noise(table, seen, n_models, tuple(folds), mean_influence, covariance),
+        training_pieces,
+        undetermined,
+        tuple(term.facts for term in terms),
+    )
+
+
+def _embed_noise(
+    table: OutcomeTable, seen: IntArray, n_models: int, folds: tuple[FoldNoise, ...], mean_influence: FloatArray, covariance: FloatArray
+) -> LowRankNoise:
+    full = OutcomeTable(
+        table.n_tasks, n_models, table.task, seen[table.low], seen[table.high], table.outcome, table.count, cluster=table.cluster
+    )
+    return LowRankNoise(full, folds, mean_influence, covariance)
+
+
+@dataclass(frozen=True, eq=False)
+class _FoldTerm:
+    """One fold: the frame and the Fisher solve of its fit, and the sums over its own comparisons."""
+
+    space: TangentSpace
+    operator: Arrowhead
+    factor: ArrowheadFactor
+    joint: FloatArray  # covariance of (A^{-1} sum xi s z, sum xi), shape (p + 1, p + 1)
+    correction: FloatArray  # mat(A^{-1} sum of s z), shape (n_tasks, n_models)
+    count: IntArray
+    residual: FloatArray
+    facts: FoldFacts
+
+    @classmethod
+    def build(
+        cls, table: OutcomeTable, cells: Cells, training: Cells, fold_count: IntArray, fit: Any, piece: IntArray, design: str
+    ) -> _FoldTerm:
+        space = TangentSpace(np.ascontiguousarray(fit.left), np.ascontiguousarray(fit.right))
+        scores = np.ascontiguousarray(fit.scores)
+        law = law_cells(table, training, design)
+        operator = Arrowhead.from_cells(space, law.task, law.low, law.high, information(law, scores))
+        factor = operator.factor()
+        weight = fold_count.astype(np.float64)
+        if design == "empirical":
+            # A comparison between pieces of the training graph says nothing about gaps inside them, and the law has no
+            # mass there; gaps across such pieces are withheld.
+            weight[(piece[table.low] != piece[table.high]) | (piece[table.low] < 0)] = 0.0
+        residual = np.empty(table.n_groups)
+        gradient = np.zeros((table.n_tasks, table.n_models))
+        accumulate_influence(table.task, table.low, table.high, table.outcome, weight, scores, residual, gradient)
+        residual[weight == 0.0] = 0.0
+        total = space.coords(gradient)
+        sums = sum_clusters(table.cluster, table.cell_of_group, len(cells.task), weight, residual)
+        squares = Arrowhead.from_cells(space, cells.task, cells.low, cells.high, sums.squares).dense()
+        _add_cluster_squares(space, cells, sums, squares)
+        cross, size = total, float(fold_count.sum())
+        if table.cluster is not None:
+            unit_size = np.bincount(table.cluster, fold_count)
+            spread = np.zeros_like(gradient)
+            scaled = weight * residual * unit_size[table.cluster]
+            np.add.at(spread, (table.task, table.low), scaled)
+            np.add.at(spread, (table.task, table.high), -scaled)
+            cross, size = space.coords(spread), float((unit_size**2).sum())
+        p = space.dimension
+        inverse = factor.solve(np.eye(p))
+        correction = space.matrix(inverse @ total)
+        joint = np.empty((p + 1, p + 1))
+        joint[:p, :p] = inverse @ squares @ inverse.T
+        joint[:p, p] = joint[p, :p] = inverse @ cross
+        joint[p, p] = size
+        facts = _describe(fit, space, operator, factor, inverse, training.total)
+        return cls(space, operator, factor, joint, correction, fold_count, residual, facts)
+
+
+def _add_cluster_squares(space: TangentSpace, cells: Cells, sums: ClusterSums, out: FloatArray) -> None:
+    """Add sum over clusters of Z Z', Z = sum over the cluster of s z, for clusters with several cells."""
+    if sums.n_clusters == 0:
+        return
+    from scipy.sparse import csr_array
+
+    bounds = np.searchsorted(sums.cluster, np.arange(0, sums.n_clusters + _CLUSTER_BLOCK, _CLUSTER_BLOCK))
+    for number, (start, stop) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        if start == stop:
+            continue
+        rows = np.repeat(sums.cluster[start:stop] - number * _CLUSTER_BLOCK, 2)
+        n_rows = int(rows.max()) + 1
+        cell = sums.cell[start:stop]
+        task = np.repeat(cells.task[cell], 2)
+        model = np.stack([cells.low[cell], cells.high[cell]], axis=1).ravel()
+        value = np.stack([sums.total[start:stop], -sums.total[start:stop]], axis=1).ravel()
+        parts = []
+        for a in range(space.rank):
+            projected = csr_array((value * space.right[model, a], (rows, task)), shape=(n_rows, space.n_tasks))
+            parts.append(projected.toarray())
+        tasks_part = np.stack(parts, axis=2).reshape(n_rows, -1)
+        models_parts = [
+            csr_array((value * space.left[task, a], (rows, model)), shape=(n_rows, space.n_models)) @ space.right_perp
+            for a in range(space.rank)
+        ]
+        expanded = np.hstack([tasks_part, *models_parts])
+        out += expanded.T @ expanded
+
+
+def _add_task_covariance(joint: FloatArray, space: TangentSpace, frame: FloatArray, mean: FloatArray, out: FloatArray) -> None:
+    """Add one fold's part of every task's covariance of scores to `out` (n_tasks, n_models, n_models)."""
+    n_tasks, rank = space.left.shape
+    q = space.right_perp.shape[1]
+    cut = n_tasks * rank
+    index = np.arange(n_tasks)
+    inner = np.empty((n_tasks, rank + q, rank + q))
+    inner[:, :rank, :rank] = joint[:cut, :cut].reshape(n_tasks, rank, n_tasks, rank)[index, :, index, :]
+    coupling = joint[:cut, cut:-1].reshape(n_tasks, rank, rank, q)
+    inner[:, :rank, rank:] = np.einsum("tcab,ta->tcb", coupling, space.left, optimize=True)
+    inner[:, rank:, :rank] = inner[:, :rank, rank:].transpose(0, 2, 1)
+    products = (space.left[:, :, None] * space.left[:, None, :]).reshape(n_tasks, rank * rank)
+    models = np.ascontiguousarray(joint[cut:-1, cut:-1].reshape(rank, q, rank, q).transpose(0, 2, 1, 3))
+    inner[:, rank:, rank:] = (products @ models.reshape(rank * rank, q * q)).reshape(n_tasks, q, q)
+    out += frame @ inner @ frame.T
+    drift = np.empty((n_tasks, rank + q))  # covariance of the entries with sum xi, in the frame
+    drift[:, :rank] = joint[:cut, -1].reshape(n_tasks, rank)
+    drift[:, rank:] = space.left @ joint[cut:-1, -1].reshape(rank, q)
+    along = drift @ frame.T
+    shift = along[:, :, None] * mean[:, None, :]
+    out -= shift + shift.transpose(0, 2, 1)
+    out += joint[-1, -1] * mean[:, :, None] * mean[:, None, :]
+
+
+def _describe(
+    fit: Any, space: TangentSpace, operator: Arrowhead, factor: ArrowheadFactor, inverse: FloatArray, n_training: float
+) -> FoldFacts:
+    n_tasks, rank = space.left.shape
+    by_task = np.einsum("ta,ta->t", space.left, space.left)
+    by_model = np.einsum("ma,ma->m", space.right, space.right)
+    # |P_T e_t (e_a - e_b)'|^2 / 2 = (d + |u_t|^2 (2 - d)) / 2 with d = |v_a - v_b|^2: smallest in both, so no loop over gaps.
+    inner = space.right @ space.right.T
+    distance = by_model[:, None] + by_model[None, :] - 2.0 * inner
+    closest = float(np.min(distance[~np.eye(len(distance), dtype=bool)], initial=2.0))
+    smallest = max(closest, 0.0) + float(by_task.min()) * (2.0 - closest)
+    # An entry seen in isolation has variance 1 / (pI 2n / (d_t d_m)); a noise matrix of that variance has this norm.
+    noise = np.sqrt(n_tasks * space.n_models / (2.0 * n_training * MEAN_RESIDUAL_VARIANCE)) * (np.sqrt(n_tasks) + np.sqrt(space.n_models))
+    return FoldFacts(
+        rank=rank,
+        converged=bool(fit.converged),
+        condition=_condition(operator, inverse),
+        ridge=float(factor.ridge),
+        task_incoherence=float(by_task.max() * n_tasks / rank),
+        model_incoherence=float(by_model.max() * space.n_models / rank),
+        smallest_contrast=float(max(smallest, 0.0) / 2.0),
+        signal_to_noise=float(fit.singular_values[-1] / noise),
+    )
+
+
+def _condition(operator: Arrowhead, inverse: FloatArray) -> float:
+    """Condition number in the 1-norm (an upper bound of the usual one): the inverse is at hand, an eigenvalue solve is not."""
+    cut = operator.space.n_tasks * operator.space.rank
+    coupling = np.abs(operator._coupling)
+    task_columns = np.abs(operator.blocks).sum(axis=1).ravel() + coupling.sum(axis=1)
+    model_columns = coupling.sum(axis=0) + np.abs(operator.models_block).sum(axis=0)
+    largest = max(task_columns.max(initial=0.0), model_columns.max(initial=0.0))
+    keep = np.ones(operator.space.dimension, dtype=bool)
+    keep[:cut] = np.repeat(~np.isin(np.arange(operator.space.n_tasks), operator.deficient_tasks), operator.space.rank)
+    return float(largest * np.abs(inverse[:, keep]).sum(axis=0).max(initial=0.0))
