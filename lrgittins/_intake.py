@@ -140,13 +140,9 @@ def read_batches(path: Path, wanted: Mapping[str, str | None], rows: int = FILE_
     if kind == ".parquet":
         yield from _read_parquet(path, names, rows)
         return
+    reader = _read_csv if ".csv" in kind else _read_jsonl
     try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-            if kind.endswith(".gz")
-            else path.open(encoding="utf-8-sig", newline="") as file
-        ):
-            yield from (_read_csv if ".csv" in kind else _read_jsonl)(file, path, names, rows)
+        yield from reader(path, names, rows)
     except UnicodeDecodeError as error:
         raise ComparisonError(
             f"{path}: is not UTF-8 text (byte {error.object[error.start]:#04x}: {error.reason}); save it as UTF-8, or read it with "
@@ -158,33 +154,36 @@ def read_batches(path: Path, wanted: Mapping[str, str | None], rows: int = FILE_
         raise ComparisonError(f"{path}: cannot be read ({error})") from error
 
 
-def _read_csv(file: IO[str], path: Path, names: Mapping[str, str], rows: int) -> Iterator[Batch]:
-    """CSV through the standard parser in strict mode: no type guessing, so a model called "NA" or "1" keeps its name."""
-    reader = csv.reader(file, strict=True)
+def _open_text(path: Path) -> IO[str]:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _read_csv(path: Path, names: Mapping[str, str], rows: int) -> Iterator[Batch]:
+    """CSV as text throughout: no type guessing per chunk, so a model called "NA", "null" or "1" keeps its name."""
     try:
-        header = next((row for row in reader if row), None)
-        if header is None:
-            raise ComparisonError(f"{path}: the file has no header line")
-        header = [name.strip() for name in header]
-        _check_header(header, path, names)
-        places = {role: header.index(name) for role, name in names.items()}
-        block: list[list[str]] = []
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(header):
-                raise ComparisonError(
-                    f"{path}: line {reader.line_num} has {len(row)} fields, but the header has {len(header)}; "
-                    "the file may be cut off, or a name may contain an unquoted comma"
-                )
-            block.append(row)
-            if len(block) == rows:
-                yield _text_batch(block, places, path)
-                block = []
-        if block:
-            yield _text_batch(block, places, path)
+        with _open_text(path) as file:
+            header = next((row for row in csv.reader(file, strict=True) if row), None)
     except csv.Error as error:
-        raise ComparisonError(f"{path}: line {reader.line_num} is not valid CSV ({error}); check the quotes, and its end") from error
+        raise ComparisonError(f"{path}: the header line is not valid CSV ({error})") from error
+    if header is None:
+        raise ComparisonError(f"{path}: the file has no header line")
+    header = [name.strip() for name in header]
+    _check_header(header, path, names)
+    places = {role: header.index(name) for role, name in names.items()}
+    try:
+        with _open_text(path) as file:
+            for chunk in pd.read_csv(file, dtype=object, chunksize=rows, na_filter=False, keep_default_na=False):
+                if not isinstance(chunk.index, pd.RangeIndex) or chunk.shape[1] != len(header):
+                    raise ComparisonError(f"{path}: the rows have more fields than the header, which has {len(header)}")
+                batch = {role: chunk.iloc[:, place].to_numpy() for role, place in places.items()}
+                _refuse_nul(batch, path)
+                yield batch
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise ComparisonError(
+            f"{path}: is not valid CSV ({str(error).strip()}); check for unquoted commas, open quotes, or a file that is cut off"
+        ) from error
 
 
 def _check_header(header: list[str], path: Path, names: Mapping[str, str]) -> None:
@@ -209,13 +208,6 @@ def _check_header(header: list[str], path: Path, names: Mapping[str, str]) -> No
         raise ComparisonError(f"{path}: {error}") from None
 
 
-def _text_batch(block: list[list[str]], places: Mapping[str, int], path: Path) -> Batch:
-    columns = list(zip(*block, strict=True))
-    batch = {role: pd.Series(columns[place], dtype=object).to_numpy() for role, place in places.items()}
-    _refuse_nul(batch, path)
-    return batch
-
-
 def _refuse_nul(batch: Batch, path: Path) -> None:
     for column in batch.values():
         for value in pd.unique(column):
@@ -223,49 +215,58 @@ def _refuse_nul(batch: Batch, path: Path) -> None:
                 raise ComparisonError(f"{path}: holds NUL characters (in {value[:40]!r}): it is damaged, or not UTF-8 text")
 
 
-def _read_jsonl(file: IO[str], path: Path, names: Mapping[str, str], rows: int) -> Iterator[Batch]:
+def _read_jsonl(path: Path, names: Mapping[str, str], rows: int) -> Iterator[Batch]:
     """One JSON object a line; types are those of JSON."""
-    block: list[dict[str, Any]] = []
-    seen: dict[str, None] = {}
-    first = True
-    for number, line in enumerate(file, start=1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            hint = "; the file may be cut off" if number > 1 else "; a .jsonl file holds one JSON object a line"
-            raise ComparisonError(f"{path}: line {number} is not valid JSON ({str(error)[:200]}){hint}") from error
-        if not isinstance(entry, dict):
-            raise ComparisonError(
-                f"{path}: line {number} holds a JSON {type(entry).__name__}, not an object; a .jsonl file has one object a line, such as "
-                '{"task": "math", "model_a": "x", "model_b": "y", "winner": "model_a"}'
-            )
-        block.append(entry)
-        seen.update(dict.fromkeys(entry))
-        if len(block) == rows:
-            if first:
+    columns: dict[str, list[Any]] = {role: [] for role in names}
+    fields = [(columns[role], name) for role, name in names.items()]
+    seen: set[str] = set()
+    n_read = 0
+    with _open_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            if line.isspace():
+                continue
+            entry = _parse_line(line, number, path)
+            if not seen.issuperset(entry):
+                seen.update(entry)
+            for values, name in fields:
+                values.append(entry.get(name))
+            n_read += 1
+            if n_read % rows == 0:
                 _check_keys(names, seen, path)
-            first = False
-            yield _json_batch(block, names)
-            block = []
-    if first and (block or not seen):
-        if not block:
-            raise ComparisonError(f"{path}: there are no comparisons: the file has zero rows")
-        _check_keys(names, seen, path)
-    if block:
-        yield _json_batch(block, names)
+                yield _json_batch(columns)
+    if n_read == 0:
+        raise ComparisonError(f"{path}: there are no comparisons: the file has zero rows")
+    _check_keys(names, seen, path)
+    yield _json_batch(columns)
 
 
-def _check_keys(names: Mapping[str, str], seen: Mapping[str, None], path: Path) -> None:
+def _parse_line(line: str, number: int, path: Path) -> dict[str, Any]:
     try:
-        check_columns(names, list(seen))
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        hint = "the file may be cut off" if number > 1 else "a .jsonl file holds one JSON object a line"
+        raise ComparisonError(f"{path}: line {number} is not valid JSON ({str(error)[:200]}); {hint}") from error
+    if not isinstance(entry, dict):
+        raise ComparisonError(
+            f"{path}: line {number} holds a JSON {type(entry).__name__}, not an object; a .jsonl file has one object a line, such as "
+            '{"task": "math", "model_a": "x", "model_b": "y", "winner": "model_a"}'
+        )
+    return entry
+
+
+def _check_keys(names: Mapping[str, str], seen: set[str], path: Path) -> None:
+    try:
+        check_columns(names, sorted(seen))
     except ComparisonError as error:
         raise ComparisonError(f"{path}: {error}") from None
 
 
-def _json_batch(block: list[dict[str, Any]], names: Mapping[str, str]) -> Batch:
-    return {role: pd.Series([entry.get(name) for entry in block], dtype=object).to_numpy() for role, name in names.items()}
+def _json_batch(columns: dict[str, list[Any]]) -> Batch:
+    """Arrays of what has been collected; the lists start anew."""
+    batch = {role: pd.Series(values, dtype=object).to_numpy() for role, values in columns.items()}
+    for values in columns.values():
+        values.clear()
+    return batch
 
 
 def _read_parquet(path: Path, names: Mapping[str, str], rows: int) -> Iterator[Batch]:

@@ -41,7 +41,9 @@ def as_column(values: Any, name: str) -> Any:
     if type(values).__module__.split(".")[0] == "polars":
         return _from_polars(values)
     if isinstance(values, np.ma.MaskedArray):
-        return _native(np.where(np.ma.getmaskarray(values), None, values.data.astype(object)), name)
+        plain = values.data.astype(object)
+        plain[np.ma.getmaskarray(values)] = None
+        return _native(plain, name)
     if isinstance(values, np.ndarray):
         return _native(values, name)
     if isinstance(values, Iterable):
@@ -114,14 +116,21 @@ def _factorize_arrow(column: Any, name: str) -> tuple[IntArray, list[Any]]:
 def to_numbers(column: Any, name: str) -> FloatArray | None:
     """The column as float64 with NaN where missing, or None where it holds anything but numbers and bools."""
     if _is_arrow(column):
+        if str(column.type) in {"string", "large_string", "string_view"}:
+            return None
         column = column.to_pandas()
     if isinstance(column, pd.Series):
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            levels = to_numbers(column.cat.categories.to_series(), name)
+            return None if levels is None else np.append(levels, np.nan)[np.asarray(column.cat.codes)]
+        if isinstance(column.dtype, pd.StringDtype) or str(column.dtype) in {"string[pyarrow]", "large_string[pyarrow]"}:
+            return None
         if pd.api.types.is_bool_dtype(column.dtype) or pd.api.types.is_numeric_dtype(column.dtype):
             return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
         column = column.to_numpy(dtype=object)
     if column.dtype.kind in "biuf":
         return column.astype(np.float64)
-    if column.dtype.kind != "O":
+    if column.dtype.kind != "O" or (len(column) and isinstance(column[0], str)):
         return None
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind not in {"boolean", "integer", "floating", "mixed-integer-float", "decimal", "empty"}:
