@@ -100,8 +100,11 @@ class VoteCounter:
     Memory follows the distinct votes, not the rows; only ids are kept row by row.
     """
 
-    def __init__(self, options: Options, columns: Mapping[str, str | None], *, from_text: bool = False) -> None:
+    def __init__(
+        self, options: Options, columns: Mapping[str, str | None], *, from_text: bool = False, numbers_may_name: bool = True
+    ) -> None:
         self._options = options
+        self._numbers_may_name = numbers_may_name
         self._column = dict(columns)
         self._from_text = from_text
         self._winner_is_number: bool | None = None
@@ -205,7 +208,7 @@ class VoteCounter:
     def _read_winners(self, column: Any, model_a: IntArray, model_b: IntArray) -> _winners.Verdicts:
         name = str(self._column["winner"])
         if not self._from_text:
-            return _winners.decode_winners(column, name, model_a, model_b, self._models)
+            return _winners.decode_winners(column, name, model_a, model_b, self._models, numbers_may_name=self._numbers_may_name)
         verdicts = None
         if self._winner_is_number is not False:
             verdicts = _winners.decode_text_numbers(column, name, model_a, model_b, self._models)

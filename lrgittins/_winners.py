@@ -41,11 +41,18 @@ def keyword(value: str) -> tuple[float, int] | None:
     return _KEYWORDS.get(value.strip().casefold())
 
 
-def decode_winners(column: Any, name: str, model_a: IntArray, model_b: IntArray, models: LabelIndex) -> Verdicts:
-    """Read a winner column given the codes of both models of each row."""
+def decode_winners(
+    column: Any, name: str, model_a: IntArray, model_b: IntArray, models: LabelIndex, *, numbers_may_name: bool = True
+) -> Verdicts:
+    """Read a winner column given the codes of both models of each row.
+
+    Where models are named by integers, an integer column may hold the winner's own name (`numbers_may_name`); a float is
+    always an outcome.
+    """
     numbers = to_numbers(column, name)
     if numbers is not None:
-        return _decode_numbers(numbers, model_a, model_b, models)
+        is_integer = getattr(getattr(column, "dtype", None), "kind", "i") in "iu"
+        return _decode_numbers(numbers, model_a, model_b, models, may_name=numbers_may_name and is_integer)
     codes, values = factorize(column, name)
     outcome_of = np.full(len(values) + 1, np.nan)
     kind_of = np.zeros(len(values) + 1, dtype=np.int8)
@@ -115,9 +122,9 @@ def _decode_number(number: float, models: LabelIndex) -> tuple[float, int, int, 
     return float(outcome[0]), int(kind[0]), int(fault[0]), named
 
 
-def _decode_numbers(numbers: FloatArray, model_a: IntArray, model_b: IntArray, models: LabelIndex) -> Verdicts:
+def _decode_numbers(numbers: FloatArray, model_a: IntArray, model_b: IntArray, models: LabelIndex, *, may_name: bool) -> Verdicts:
     outcome, kind, fault = _grade(numbers)
-    if models.kind != "int":
+    if models.kind != "int" or not may_name:
         return Verdicts(outcome, kind, fault)
     # Models named by integers: a whole number may be the winner's own name.
     named = np.full(len(numbers), MISSING, dtype=np.int64)

@@ -148,7 +148,8 @@ class Comparisons:
         tasks: Labels = None,
         models: Labels = None,
     ) -> Comparisons:
-        """Read votes from equal-length arrays; `task` may be None, and `outcome` is what the winner column may hold. See `from_frame`."""
+        """Read votes from equal-length arrays; `task` may be None, and `outcome` is what the winner column may hold, except that a
+        number is always an outcome, never a model named by that number. See `from_frame`."""
         given = {"task": task, "model_a": model_a, "model_b": model_b, "winner": outcome, "count": count, "id": id, "cluster": cluster}
         names = {role: "outcome" if role == "winner" else role for role, values in given.items() if values is not None}
         options = Options.checked(ties, both_bad, on_invalid, aliases, tasks, models)
@@ -157,7 +158,7 @@ class Comparisons:
                 raise ComparisonError(f"{'outcome' if role == 'winner' else role} is None; it must be an array, one entry per comparison")
         columns = {role: as_column(given[role], name) for role, name in names.items()}
         _intake.same_length(columns, names)
-        return cls._count(_intake.slices(columns), names, options)
+        return cls._count(_intake.slices(columns), names, options, numbers_may_name=False)
 
     @classmethod
     def read(
@@ -192,9 +193,15 @@ class Comparisons:
 
     @classmethod
     def _count(
-        cls, batches: Iterable[Mapping[str, Any]], names: Mapping[str, str | None], options: Options, *, from_text: bool = False
+        cls,
+        batches: Iterable[Mapping[str, Any]],
+        names: Mapping[str, str | None],
+        options: Options,
+        *,
+        from_text: bool = False,
+        numbers_may_name: bool = True,
     ) -> Comparisons:
-        counter = VoteCounter(options, names, from_text=from_text)
+        counter = VoteCounter(options, names, from_text=from_text, numbers_may_name=numbers_may_name)
         for batch in batches:
             counter.add(batch)
         return cls(counter.finish(), ties=options.ties, both_bad=options.both_bad)
