@@ -36,7 +36,7 @@ def sum_clusters(cluster: IntArray | None, cell: IntArray, n_cells: int, count: 
     """Group the scores count * residual by cluster; without clusters every comparison stands alone."""
     nothing = np.zeros(0, dtype=np.int64)
     if cluster is None:
-        return ClusterSums(np.bincount(cell, count * residual**2, n_cells), nothing, nothing, np.zeros(0), 0)
+        return ClusterSums(np.bincount(cell, count * residual**2, n_cells).astype(np.float64, copy=False), nothing, nothing, np.zeros(0), 0)
     used = np.flatnonzero(count > 0)
     key, member = np.unique(cluster[used] * n_cells + cell[used], return_inverse=True)
     total = np.bincount(member, (count * residual)[used], len(key))

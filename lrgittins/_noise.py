@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -33,7 +33,9 @@ class FoldInfluence:
 class ScoreNoise(Protocol):
     """The law of (estimated - true) scores, as far as gaps are concerned; all in units of the scores."""
 
-    task_covariance: FloatArray  # (n_tasks, n_models, n_models)
+    @property
+    def task_covariance(self) -> FloatArray:
+        """Covariance of the scores inside every task, shape (n_tasks, n_models, n_models)."""
 
     def joint_draws(self, rng: np.random.Generator, n_draws: int) -> Iterator[FloatArray]:
         """Noise of all entries at once, in chunks of shape (n_tasks, n_models, at most CHUNK)."""
@@ -58,7 +60,14 @@ def semidefinite_root(matrix: FloatArray) -> FloatArray:
     try:
         return scipy.linalg.cholesky(matrix, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
-        return symmetric_root(matrix)
+        return np.ascontiguousarray(symmetric_root(matrix))
+
+
+def _apply_root(root: FloatArray, normals: FloatArray) -> FloatArray:
+    """root @ normals.T; a triangular root (in Fortran order, as Cholesky gives it) costs half."""
+    if root.flags.c_contiguous:
+        return root @ normals.T
+    return scipy.linalg.blas.dtrmm(1.0, root, normals.T, side=0, lower=1)
 
 
 # ---------------------------------------------------------------------------------------------------- low rank
@@ -116,13 +125,13 @@ class LowRankNoise:
         width = sum(len(fold.root) for fold in self.folds)
         for start in range(0, n_draws, CHUNK):
             size = min(CHUNK, n_draws - start)
-            normals = rng.standard_normal((size, width)).T
+            normals = rng.standard_normal((size, width))
             offset = 0
             tasks_parts, models_parts = [], []
             shift = np.zeros(size)
             for fold in self.folds:
                 rank, q = fold.left.shape[1], fold.right_perp.shape[1]
-                coords = fold.root @ normals[offset : offset + len(fold.root)]
+                coords = _apply_root(fold.root, normals[:, offset : offset + len(fold.root)])
                 offset += len(fold.root)
                 cut = n_tasks * rank
                 tasks_parts.append(coords[:cut].reshape(n_tasks, rank, size))
@@ -181,7 +190,7 @@ class WaldNoise:
     row_of_task: IntArray
     bread: FloatArray
     local_meat: FloatArray
-    spanning: object | None
+    spanning: Any
     residual: FloatArray
 
     @cached_property
@@ -189,7 +198,7 @@ class WaldNoise:
         meat = self.local_meat
         if self.spanning is not None:
             n_models = meat.shape[1]
-            by_column = self.spanning.tocsc()  # type: ignore[attr-defined]
+            by_column = self.spanning.tocsc()
             extra = np.empty_like(meat)
             for row in range(len(meat)):
                 part = by_column[:, row * n_models : (row + 1) * n_models]
@@ -198,7 +207,7 @@ class WaldNoise:
         return _sandwich(self.bread, meat)
 
     @cached_property
-    def task_covariance(self) -> FloatArray:  # type: ignore[override]
+    def task_covariance(self) -> FloatArray:
         return self._row_covariance[self.row_of_task]
 
     @cached_property
@@ -207,13 +216,13 @@ class WaldNoise:
 
     def joint_draws(self, rng: np.random.Generator, n_draws: int) -> Iterator[FloatArray]:
         n_rows, n_models, _ = self.bread.shape
-        n_clusters = 0 if self.spanning is None else self.spanning.shape[0]  # type: ignore[attr-defined]
+        n_clusters = 0 if self.spanning is None else self.spanning.shape[0]
         for start in range(0, n_draws, CHUNK):
             size = min(CHUNK, n_draws - start)
             normals = rng.standard_normal((size, n_rows * n_models + n_clusters)).T
             noise = self._local_root @ normals[: n_rows * n_models].reshape(n_rows, n_models, size)
             if n_clusters:
-                scores = self.spanning.T @ normals[n_rows * n_models :]  # type: ignore[attr-defined]
+                scores = self.spanning.T @ normals[n_rows * n_models :]
                 noise += self.bread @ scores.reshape(n_rows, n_models, size)
             yield np.ascontiguousarray(noise[self.row_of_task])
 
@@ -235,7 +244,7 @@ class WaldNoise:
             columns = (row[:, None] * n_models + np.arange(n_models)).ravel()
             pattern = (weights.ravel(), columns, np.arange(len(task) + 1) * n_models)
             spread = csr_array(pattern, shape=(len(task), n_rows * n_models))
-            product = self.spanning @ spread.T  # type: ignore[operator]
+            product = self.spanning @ spread.T
             out += (product.T @ product).toarray()
         return out
 

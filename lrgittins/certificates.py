@@ -15,21 +15,18 @@ CERTIFICATES = ("top-k", "not-top-k", "unresolved")
 
 
 def count_signs(
-    n_tasks: int, n_models: int, task: IntArray, first: IntArray, second: IntArray, sign: NDArray[Any], *, one_model: bool
-) -> tuple[IntArray, IntArray]:
-    """How many models are declared above and below each (task, model); shapes (n_tasks, n_models).
+    task: IntArray, first: IntArray, second: IntArray, sign: NDArray[Any], above: IntArray, below: IntArray, *, one_model: bool
+) -> None:
+    """Add to `above` and `below` (n_tasks, n_models) how many models are declared above and below each.
 
     `sign` is that of score[first] - score[second]. With `one_model` a gap speaks for `first` only (the claim is about it).
     """
-    above = np.zeros((n_tasks, n_models), dtype=np.int64)
-    below = np.zeros((n_tasks, n_models), dtype=np.int64)
     up, down = sign > 0, sign < 0
     np.add.at(below, (task[up], first[up]), 1)
     np.add.at(above, (task[down], first[down]), 1)
     if not one_model:
         np.add.at(above, (task[up], second[up]), 1)
         np.add.at(below, (task[down], second[down]), 1)
-    return above, below
 
 
 def rank_intervals(above: IntArray, below: IntArray, n_models: int) -> tuple[IntArray, IntArray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,15 +12,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ._estimator import diagnostic
 from ._noise import ScoreNoise, gap_variance
 from ._outcomes import FloatArray, IntArray, OutcomeTable
 from ._random import RandomState, as_generator
 from ._threads import one_blas_thread
 from ._validation import check_choice, check_int
-from .errors import ConvergenceWarning, ParameterError
-from .graph import pieces, strong_components
-from .one_step import OneStep, cross_fit
+from .errors import ParameterError
 
 if TYPE_CHECKING:
     from .bands import GapBands
@@ -318,7 +314,7 @@ class GapInference:
 def code_of(name: Any, labels: pd.Index, what: str) -> int:
     """Position of a label; an unknown one is named with close matches."""
     if isinstance(name, str) and name in labels:
-        return int(labels.get_loc(name))
+        return int(np.flatnonzero(labels == name)[0])
     import difflib
 
     close = difflib.get_close_matches(str(name), [str(label) for label in labels], n=3)
@@ -376,6 +372,7 @@ def infer_gaps(
     ----------
     .. [1] "Low Rank for Rank", arXiv 2605.29395, Algorithm 2.
     """
+    from ._build_inference import infer_low_rank, infer_wald
     from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry
     from .low_rank import LowRankBradleyTerry
 
@@ -392,174 +389,5 @@ def infer_gaps(
     estimator._check_params()
     estimator._check_identifiable(comparisons)
     if isinstance(estimator, LowRankBradleyTerry):
-        return _infer_low_rank(comparisons, estimator, n_folds, design, calibration, rng, seed)
-    return _infer_wald(comparisons, estimator, isinstance(estimator, PooledBradleyTerry), seed)
-
-
-def _infer_low_rank(
-    comparisons: Comparisons, estimator: Any, n_folds: int, design: str, calibration: str, rng: np.random.Generator, seed: int | None
-) -> GapInference:
-    from .folds import draw_folds
-
-    table = comparisons._table
-    n_tasks, n_models = table.n_tasks, table.n_models
-    seen = np.unique(np.concatenate([table.low, table.high]))
-    place = np.full(n_models, -1, dtype=np.int64)
-    place[seen] = np.arange(len(seen))
-    compact = OutcomeTable(n_tasks, len(seen), table.task, place[table.low], place[table.high], table.outcome, table.count, table.cluster)
-    split = draw_folds(compact, n_folds, rng)
-    # The whole graph has been judged; a training set that falls apart has its gaps withheld instead.
-    lenient = type(estimator)(**{**estimator.get_params(), "disconnected": "allow"})
-    result = cross_fit(compact, split, lenient, design, seen, n_models)
-    whole_piece, strong = pieces(table), strong_components(table)
-    component = _refine(np.vstack([strong, result.training_pieces]))
-    component = np.repeat(component[None, :], n_tasks, axis=0)
-    component[result.undetermined] = -1
-    piece = np.repeat(whole_piece[None, :], n_tasks, axis=0)
-    scores = np.where(piece >= 0, result.scores, np.nan)
-    unseen_models = np.flatnonzero(whole_piece < 0)
-    diagnostics = _low_rank_diagnostics(result, split.n_folds, strong, whole_piece, comparisons)
-    bad = [fact for fact in result.facts if not fact.converged]
-    if bad:
-        warnings.warn(
-            f"{len(bad)} of {split.n_folds} training fits stopped before they met tol={estimator.tol:g}; raise max_iter or tol",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
-    notes = list(split.notes)
-    if result.undetermined.any():
-        names = ", ".join(repr(str(name)) for name in comparisons.tasks[result.undetermined][:6])
-        notes.append(
-            f"{int(result.undetermined.sum())} tasks have too little data in some training set; nothing is certified there: {names}"
-        )
-    if len(unseen_models):
-        names = ", ".join(repr(str(name)) for name in comparisons.models[unseen_models][:6])
-        notes.append(f"{len(unseen_models)} declared models have no votes at all; unresolved everywhere: {names}")
-    return GapInference(
-        comparisons.tasks,
-        comparisons.models,
-        calibration,
-        design,
-        split.n_folds,
-        tuple(notes),
-        diagnostics,
-        seed,
-        estimator,
-        scores,
-        result.noise,
-        table,
-        piece,
-        component,
-    )
-
-
-def _refine(labels: IntArray) -> IntArray:
-    """One code per distinct column of `labels` (n_partitions, n_models); -1 where any label is negative."""
-    _, code = np.unique(labels, axis=1, return_inverse=True)
-    return np.where((labels < 0).any(axis=0), -1, code.reshape(-1)).astype(np.int64)
-
-
-def _low_rank_diagnostics(
-    result: OneStep, n_folds: int, strong: IntArray, piece: IntArray, comparisons: Comparisons
-) -> dict[str, dict[str, Any]]:
-    from .low_rank import MAX_CONDITION, MAX_INCOHERENCE_SHARE, MIN_CONTRAST, MIN_SIGNAL_TO_NOISE
-
-    facts = result.facts
-    n_bad = sum(not fact.converged for fact in facts)
-    condition = max(fact.condition for fact in facts)
-    ridge = max(fact.ridge for fact in facts)
-    incoherence = max(max(fact.task_incoherence, fact.model_incoherence) for fact in facts)
-    contrast = min(fact.smallest_contrast for fact in facts)
-    signal = min(fact.signal_to_noise for fact in facts)
-    worst = max(len(comparisons.tasks), len(comparisons.models)) / max(fact.rank for fact in facts)
-    single = len(comparisons.tasks) == 1
-    n_pieces, n_strong = int(piece.max(initial=-1)) + 1, int(strong.max(initial=-1)) + 1
-    n_broken = sum(int(labels.max(initial=-1)) > 0 for labels in result.training_pieces)
-    n_undetermined = int(result.undetermined.sum())
-    n_unseen = int((piece < 0).sum())
-    ranks = sorted({fact.rank for fact in facts})
-    return {
-        "converged": diagnostic("failed" if n_bad else "ok", n_bad, f"training fits of {n_folds} that missed their tolerance"),
-        "connected": diagnostic("ok" if n_pieces == 1 else "failed", n_pieces, "pieces of the pooled graph"),
-        "separated": diagnostic(
-            "ok" if n_strong == n_pieces else "failed", n_strong - n_pieces, "extra strong components of the pooled win graph"
-        ),
-        "training_connected": diagnostic("failed" if n_broken else "ok", n_broken, "training sets whose pooled graph falls apart"),
-        "tasks_determined": diagnostic(
-            "failed" if n_undetermined else "ok", n_undetermined, "tasks with too little data in a training set"
-        ),
-        "models_seen": diagnostic("failed" if n_unseen else "ok", n_unseen, "declared models without any vote"),
-        "fisher_condition": diagnostic(
-            "ok" if ridge == 0.0 and condition <= MAX_CONDITION else "failed",
-            condition,
-            f"condition of the Fisher solve (1-norm), at most {MAX_CONDITION:g}; ridge added {ridge:.3g}",
-        ),
-        "incoherence": diagnostic(
-            "not_checked" if single else "ok" if incoherence <= max(MAX_INCOHERENCE_SHARE * worst, 4.0) else "failed",
-            incoherence,
-            f"largest squared factor row over its average (1 is even, {worst:.3g} the worst)",
-        ),
-        "signal_to_noise": diagnostic(
-            "not_checked" if single else "ok" if signal >= MIN_SIGNAL_TO_NOISE else "failed",
-            signal,
-            f"smallest singular value over the noise's norm, at least {MIN_SIGNAL_TO_NOISE:g}",
-        ),
-        "projected_contrast": diagnostic(
-            "ok" if contrast >= MIN_CONTRAST else "failed",
-            contrast,
-            f"least share of a gap that the tangent space sees (over all gaps), at least {MIN_CONTRAST:g}",
-        ),
-        "rank": diagnostic("ok" if len(ranks) == 1 else "failed", ranks[-1], f"ranks of the training fits: {', '.join(map(str, ranks))}"),
-    }
-
-
-def _infer_wald(comparisons: Comparisons, estimator: Any, pooled: bool, seed: int | None) -> GapInference:
-    from .wald import wald_noise
-
-    table = comparisons._table
-    fit = estimator._fit_table(table)
-    row_of_task = np.zeros(table.n_tasks, dtype=np.int64) if pooled else np.arange(table.n_tasks, dtype=np.int64)
-    noise = wald_noise(table, fit.scores, fit.components, row_of_task)
-    piece, component = fit.pieces[row_of_task], fit.components[row_of_task]
-    scores = np.where(piece >= 0, fit.scores[row_of_task], np.nan)
-    missed = ~fit.converged & ~fit.separated & (fit.n_iter >= estimator.max_iter)
-    if missed.any():
-        warnings.warn(
-            f"{int(missed.sum())} of {len(missed)} fits stopped after max_iter={estimator.max_iter} Newton steps; raise max_iter or tol",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
-    n_broken = int((fit.pieces.max(axis=1, initial=-1) > 0).sum())
-    n_empty = int((fit.pieces.max(axis=1, initial=-1) < 0).sum())
-    n_unseen = int((piece < 0).all(axis=0).sum())
-    diagnostics = {
-        "converged": diagnostic(
-            "failed" if missed.any() or fit.separated.any() else "ok",
-            float(np.max(fit.gradient_norm, initial=0.0)),
-            "largest gradient norm",
-        ),
-        "connected": diagnostic("failed" if n_broken else "ok", n_broken, "graphs that fall apart into pieces"),
-        "separated": diagnostic("failed" if fit.separated.any() else "ok", int(fit.separated.sum()), "graphs with unbounded scores"),
-        "tasks_determined": diagnostic("failed" if n_empty else "ok", n_empty, "graphs without any vote"),
-        "models_seen": diagnostic("failed" if n_unseen else "ok", n_unseen, "declared models without any vote"),
-    }
-    notes = []
-    if fit.separated.any() and not pooled:
-        names = ", ".join(repr(str(name)) for name in comparisons.tasks[fit.separated][:6])
-        notes.append(f"{int(fit.separated.sum())} tasks are separated; gaps across their strong components are unbounded: {names}")
-    return GapInference(
-        comparisons.tasks,
-        comparisons.models,
-        "wald",
-        "empirical",
-        1,
-        tuple(notes),
-        diagnostics,
-        seed,
-        estimator,
-        scores,
-        noise,
-        table,
-        piece,
-        component,
-    )
+        return infer_low_rank(comparisons, estimator, n_folds, design, calibration, rng, seed)
+    return infer_wald(comparisons, estimator, isinstance(estimator, PooledBradleyTerry), seed)

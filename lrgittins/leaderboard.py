@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from ._estimator import diagnostic
-from ._optional import import_optional
 from ._random import RandomState
 from ._threads import one_blas_thread
 from ._validation import check_int
 from .bands import NoiseDraws, check_band_arguments, collect_critical_values, evaluate_claims
+from .board_io import board_fields, board_to_dict, make_frame, read_parquet, write_atomically, write_parquet
 from .certificates import certify_ranks, count_signs, point_ranks, rank_intervals
 from .errors import ParameterError, StateError
 
@@ -27,10 +25,6 @@ if TYPE_CHECKING:
 
     from .comparisons import Comparisons
     from .inference import GapInference
-
-COLUMNS = ("task", "model", "score", "std_error", "rank", "rank_low", "rank_high", "certificate", "n")
-SCHEMA = "lrgittins.leaderboard"
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,54 +109,19 @@ class Leaderboard:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as strict JSON types: plain Python scalars, unbounded and missing numbers as None."""
-        critical: Any
-        if isinstance(self.critical_value, pd.Series):
-            labels = [list(key) if isinstance(key, tuple) else [key] for key in self.critical_value.index]
-            critical = [
-                {"claim": [str(part) for part in label], "value": _plain(v)} for label, v in zip(labels, self.critical_value, strict=True)
-            ]
-        else:
-            critical = _plain(self.critical_value)
-        columns = [self._frame[name].tolist() for name in COLUMNS]
-        return {
-            "schema": SCHEMA,
-            "schema_version": SCHEMA_VERSION,
-            "top_k": int(self.top_k),
-            "alpha": float(self.alpha),
-            "family": list(self.family) if isinstance(self.family, tuple) else self.family,
-            "method": self.method,
-            "calibration": self.calibration,
-            "design": self.design,
-            "n_draws": int(self.n_draws),
-            "n_folds": int(self.n_folds),
-            "critical_value": critical,
-            "n_models": int(self.n_models),
-            "random_state": self.random_state,
-            "diagnostics": {str(name): {key: _plain(value) for key, value in entry.items()} for name, entry in self.diagnostics.items()},
-            "notes": [str(note) for note in self.notes],
-            "rows": [{name: _plain(value) for name, value in zip(COLUMNS, row, strict=True)} for row in zip(*columns, strict=True)],
-        }
+        return board_to_dict(self)
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` as JSON, atomically (a reader never sees half a file)."""
-        _write_atomically(path, (json.dumps(self.to_dict(), allow_nan=False, indent=1, ensure_ascii=False) + "\n").encode())
+        write_atomically(path, (json.dumps(self.to_dict(), allow_nan=False, indent=1, ensure_ascii=False) + "\n").encode())
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the rows of `to_frame` as CSV (rows only: JSON and Parquet also keep how the board was made)."""
-        _write_atomically(path, self._frame.to_csv(index=False, lineterminator="\n").encode())
+        write_atomically(path, self._frame.to_csv(index=False, lineterminator="\n").encode())
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the rows as Parquet, with the rest of `to_dict` in the file's metadata (needs the extra ``arrow``)."""
-        pyarrow = import_optional("pyarrow", extra="arrow", purpose="writing Parquet")
-        parquet = import_optional("pyarrow.parquet", extra="arrow", purpose="writing Parquet")
-        table = pyarrow.Table.from_pandas(self._frame, preserve_index=False)
-        about = {key: value for key, value in self.to_dict().items() if key != "rows"}
-        table = table.replace_schema_metadata(
-            {**(table.schema.metadata or {}), SCHEMA.encode(): json.dumps(about, allow_nan=False).encode()}
-        )
-        sink = pyarrow.BufferOutputStream()
-        parquet.write_table(table, sink)
-        _write_atomically(path, sink.getvalue().to_pybytes())
+        write_parquet(self, path)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Leaderboard:
@@ -173,49 +132,7 @@ class Leaderboard:
         StateError
             Not a board, of a newer version, or broken; names the field.
         """
-        _check_schema(data)
-        try:
-            rows = {name: [row[name] for row in data["rows"]] for name in COLUMNS}
-            critical: float | pd.Series
-            if isinstance(data["critical_value"], list):
-                keys = [tuple(entry["claim"]) for entry in data["critical_value"]]
-                index: pd.Index
-                if data["family"] == "cell":
-                    index = pd.MultiIndex.from_tuples(keys, names=["task", "model"])
-                else:
-                    index = pd.Index([key[0] for key in keys], name=data["family"])
-                values = [_number(entry["value"], math.nan) for entry in data["critical_value"]]
-                critical = pd.Series(values, index=index, name="critical_value")
-            else:
-                critical = _number(data["critical_value"], math.nan)
-            return cls(
-                data["top_k"],
-                data["alpha"],
-                tuple(data["family"]) if isinstance(data["family"], list) else data["family"],
-                data["method"],
-                data["calibration"],
-                data["design"],
-                data["n_draws"],
-                data["n_folds"],
-                critical,
-                data["n_models"],
-                data["diagnostics"],
-                tuple(data["notes"]),
-                data["random_state"],
-                _make_frame(
-                    rows["task"],
-                    rows["model"],
-                    np.array([_number(value, math.nan) for value in rows["score"]]),
-                    np.array([_number(value, math.inf) for value in rows["std_error"]]),
-                    np.array(rows["rank"], dtype=np.int64),
-                    rows["rank_low"],
-                    rows["rank_high"],
-                    rows["certificate"],
-                    np.array(rows["n"], dtype=np.int64),
-                ),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"broken leaderboard: {type(error).__name__} at {error}; write it again with to_json") from error
+        return cls(**board_fields(data))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Leaderboard:
@@ -230,16 +147,7 @@ class Leaderboard:
         """
         suffix = Path(path).suffix.lower()
         if suffix == ".parquet":
-            parquet = import_optional("pyarrow.parquet", extra="arrow", purpose="reading Parquet")
-            try:
-                table = parquet.read_table(path)
-                about = json.loads((table.schema.metadata or {}).get(SCHEMA.encode(), b"{}"))
-            except (OSError, ValueError) as error:
-                if isinstance(error, FileNotFoundError):
-                    raise
-                raise StateError(f"{os.fspath(path)} is not a readable Parquet file: {error}") from error
-            rows = table.select(list(COLUMNS)).to_pylist() if set(COLUMNS) <= set(table.column_names) else []
-            return cls.from_dict({**about, "rows": [{key: _plain(value) for key, value in row.items()} for row in rows]})
+            return cls.from_dict(read_parquet(path))
         if suffix == ".json":
             return cls.from_json(path)
         raise ParameterError(f"cannot read a board from {os.fspath(path)!r}: use a .json or .parquet file (a .csv holds rows only)")
@@ -252,72 +160,6 @@ class Leaderboard:
         except ValueError as error:
             raise StateError(f"{os.fspath(path)} is not a JSON file: {error}") from error
         return cls.from_dict(data)
-
-
-def _check_schema(data: Any) -> None:
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        raise StateError(f"not a leaderboard: the field 'schema' should be {SCHEMA!r}")
-    version = data.get("schema_version")
-    if version != SCHEMA_VERSION:
-        newer = isinstance(version, int) and version > SCHEMA_VERSION
-        raise StateError(
-            f"leaderboard of schema_version {version!r}, this lrgittins reads {SCHEMA_VERSION}" + ("; update lrgittins" if newer else "")
-        )
-
-
-def _plain(value: Any) -> Any:
-    """A strict JSON scalar; what is not finite or missing becomes None."""
-    if value is None or value is pd.NA:
-        return None
-    if isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, np.bool_):
-        return bool(value)
-    return str(value)
-
-
-def _number(value: Any, missing: float) -> float:
-    return missing if value is None else float(value)
-
-
-def _write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _make_frame(task: Any, model: Any, score: Any, error: Any, rank: Any, low: Any, high: Any, certificate: Any, n: Any) -> pd.DataFrame:
-    missing = any(value is None for value in low)
-    kind = "Int64" if missing else "int64"
-    return pd.DataFrame(
-        {
-            "task": pd.Series(task, dtype=object).astype(str),
-            "model": pd.Series(model, dtype=object).astype(str),
-            "score": score,
-            "std_error": error,
-            "rank": rank,
-            "rank_low": pd.array(list(low), dtype=kind),
-            "rank_high": pd.array(list(high), dtype=kind),
-            "certificate": pd.Series(certificate, dtype=object).astype(str),
-            "n": n,
-        },
-        columns=list(COLUMNS),
-    )
 
 
 @one_blas_thread
@@ -343,7 +185,7 @@ def make_board(
         covered[rows, columns] = True
         declared = result.sign != 0
         index = result.task[declared], result.first[declared], result.second[declared]
-        _add_signs(above, below, *index, result.sign[declared], one_model)
+        count_signs(*index, result.sign[declared], above, below, one_model=one_model)
         critical_values.append(result.critical_value)
     low, high = rank_intervals(above, below, n_models)
     scores, votes = inference._scores, inference.votes.to_numpy()
@@ -353,7 +195,7 @@ def make_board(
     order = np.lexsort((model, ranks[task, model], task))  # labels are sorted, so codes sort like names
     task, model = task[order], model[order]
     at = task, model
-    frame = _make_frame(
+    frame = make_frame(
         inference.tasks.take(task),
         inference.models.take(model),
         scores[at],
@@ -384,12 +226,6 @@ def make_board(
         int(random_state) if isinstance(random_state, (int, np.integer)) else None,
         frame,
     )
-
-
-def _add_signs(above: Any, below: Any, task: Any, first: Any, second: Any, sign: Any, one_model: bool) -> None:
-    more_above, more_below = count_signs(*above.shape, task, first, second, sign, one_model=one_model)
-    above += more_above
-    below += more_below
 
 
 def _top_k_gap(inference: GapInference, top_k: int) -> dict[str, Any]:
