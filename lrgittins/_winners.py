@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ._labels import MISSING, LabelIndex, factorize, to_numbers
@@ -51,7 +52,7 @@ def decode_winners(
     """
     numbers = to_numbers(column, name)
     if numbers is not None:
-        is_integer = getattr(getattr(column, "dtype", None), "kind", "i") in "iu"
+        is_integer = _holds_integers(column)
         return _decode_numbers(numbers, model_a, model_b, models, may_name=numbers_may_name and is_integer)
     codes, values = factorize(column, name)
     outcome_of = np.full(len(values) + 1, np.nan)
@@ -77,6 +78,14 @@ def decode_winners(
         elif value is None:
             fault_of[slot] = WINNER_MISSING
     return _settle(outcome_of[codes], kind_of[codes], fault_of[codes], named[codes], model_a, model_b)
+
+
+def _holds_integers(column: Any) -> bool:
+    """Whether whole numbers in the column were integers to begin with (a list of ints is an object array by now)."""
+    kind = getattr(getattr(column, "dtype", None), "kind", "")
+    if kind == "O":
+        return pd.api.types.infer_dtype(column, skipna=True) == "integer"
+    return kind in "iu" if kind else "int" in str(getattr(column, "type", ""))
 
 
 def decode_text_numbers(column: Any, name: str, model_a: IntArray, model_b: IntArray, models: LabelIndex) -> Verdicts | None:
