@@ -109,7 +109,10 @@ def _factorize_arrow(column: Any, name: str) -> tuple[IntArray, list[Any]]:
         raise ComparisonError(f"column {name!r} of Arrow type {column.type} cannot hold labels ({error})") from error
     if encoded.num_chunks == 0:
         return np.zeros(0, dtype=np.int64), []
-    parts = [np.asarray(chunk.indices.fill_null(MISSING).to_numpy(zero_copy_only=False), dtype=np.int64) for chunk in encoded.chunks]
+    parts = [
+        np.asarray(chunk.indices.cast(pa.int64()).fill_null(MISSING).to_numpy(zero_copy_only=False), dtype=np.int64)
+        for chunk in encoded.chunks
+    ]
     return np.concatenate(parts), encoded.chunk(0).dictionary.to_pylist()
 
 
