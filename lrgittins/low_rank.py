@@ -261,6 +261,8 @@ class LowRankBradleyTerry(ScoreEstimator):
             norm, value = tangent_gradient(table.cells(), factors)
             return _as_fit(factors, initial.converged and refined.converged, refined.n_iter, norm, value, 0.0, selection, notes)
         polished = polish_scores(table.cells(), factors, tol=self.tol, max_iter=self.max_iter)
+        if polished.factors.rank < rank:
+            notes.append(f"the polish's penalty left {polished.factors.rank} of {rank} factors: the data do not pay for more")
         return _as_fit(
             polished.factors,
             polished.converged,

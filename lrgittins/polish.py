@@ -90,7 +90,10 @@ def penalty_weight(factors: Factorisation) -> float:
 
 
 def polish_scores(cells: Cells, start: Factorisation, *, tol: float, max_iter: int) -> Polish:
-    """Maximise loglik(Theta) - nu |Theta|_* over centred rank-r matrices, nu held fixed within each of three rounds."""
+    """Maximise loglik(Theta) - nu |Theta|_* over centred matrices of rank at most r, nu held fixed within each of three rounds.
+
+    Where the data do not pay for a factor, the penalty removes it and the result has fewer (none left: equal scores).
+    """
     factors = start
     n_iter = 0
     result: Polish | None = None
@@ -98,77 +101,154 @@ def polish_scores(cells: Cells, start: Factorisation, *, tol: float, max_iter: i
         penalty = penalty_weight(factors)
         if not math.isfinite(penalty) or float(factors.singular_values[0]) < 1e-8:
             # Nothing to shrink towards: equal scores stay equal.
-            value = log_likelihood(cells.task, cells.low, cells.high, cells.count, cells.wins, np.zeros_like(factors.scores))
-            return Polish(factors, True, n_iter, 0.0, value, 0.0)
+            return _equal_scores(cells, n_iter)
         result = _score_round(cells, factors, penalty, tol, max_iter)
         n_iter += result.n_iter
         factors = result.factors
+        if factors.rank == 0:
+            return _equal_scores(cells, n_iter)
     assert result is not None
     return Polish(factors, result.converged, n_iter, result.gradient_norm, result.objective, result.penalty)
 
 
+def _equal_scores(cells: Cells, n_iter: int) -> Polish:
+    """All scores equal: no factor pays at any penalty this small a matrix would have."""
+    empty = factorise(np.zeros((cells.n_tasks, cells.n_models)), 1)
+    value = log_likelihood(cells.task, cells.low, cells.high, cells.count, cells.wins, empty.scores)
+    return Polish(empty, True, n_iter, 0.0, float(value), 0.0)
+
+
 def _score_round(cells: Cells, factors: Factorisation, penalty: float, tol: float, max_iter: int) -> Polish:
-    """Ascend to a stationary point at a fixed penalty.
+    """Ascend to the maximum at a fixed penalty, over matrices of at most the rank of the start.
 
     Steps solve the restricted Fisher operator plus the curvature of the penalty and of the manifold, where that sum is
     positive definite (Newton: a handful of steps), and the Fisher operator alone elsewhere (scoring: always an ascent).
+    A singular value that is on its way to 0 is removed at once; one is added again where that pays.
     """
-    arguments = (cells.task, cells.low, cells.high, cells.count, cells.wins)
-    total = cells.total
-    gradient = np.empty((cells.n_tasks, cells.n_models))
-    information = np.empty(len(cells.task))
-    next_gradient, next_information = np.empty_like(gradient), np.empty_like(information)
+    most = factors.rank
+    state = _evaluate(cells, factors, penalty)
     converged = False
-    value = logistic_terms(*arguments, factors.scores, gradient, information) - penalty * float(factors.singular_values.sum())
     n_iter = 0
+    norm = math.inf
     while True:
-        space = TangentSpace(factors.left, factors.right)
-        slope = space.coords(gradient - penalty * (factors.left @ factors.right.T))
-        norm = float(np.linalg.norm(slope)) / total
+        space = TangentSpace(state.factors.left, state.factors.right)
+        slope = space.coords(state.gradient - penalty * (state.factors.left @ state.factors.right.T))
+        norm = float(np.linalg.norm(slope)) / cells.total
         if norm <= tol:
-            converged = True
-            break
+            grown = _add_factor(cells, state, penalty) if state.factors.rank < most else None
+            if grown is None:
+                converged = True
+                break
+            state = grown
+            n_iter += 1
+            continue
         if n_iter >= max_iter:
             break
-        step = _ascent_step(cells, space, factors.singular_values, gradient, information, penalty, slope)
-        gain = float(slope @ step)
-        shrink = 1.0
-        accepted = False
-        while shrink > 1e-9:
-            candidate = _retract(factors, space, shrink * step)
-            trial = logistic_terms(*arguments, candidate.scores, next_gradient, next_information)
-            trial -= penalty * float(candidate.singular_values.sum())
-            if trial >= value + 1e-4 * shrink * gain - 1e-14 * abs(value):
-                accepted = True
-                break
-            shrink *= 0.5
-        if not accepted:
+        operator = Arrowhead.from_cells(space, cells.task, cells.low, cells.high, state.information)
+        better = _drop_factor(cells, state, operator, penalty)
+        if better is None:
+            step = _ascent_step(operator, state, penalty, slope)
+            better = _line_search(cells, state, space, step, float(slope @ step), penalty)
+        if better is None:
             break
+        state = better
         n_iter += 1
-        factors, value = candidate, trial
-        gradient, next_gradient = next_gradient, gradient
-        information, next_information = next_information, information
-    return Polish(factors, converged, n_iter, norm, value, penalty)
+    return Polish(_sorted(state.factors), converged, n_iter, norm, state.value, penalty)
 
 
-def _ascent_step(
-    cells: Cells,
-    space: TangentSpace,
-    singular: FloatArray,
-    gradient: FloatArray,
-    information: FloatArray,
-    penalty: float,
-    slope: FloatArray,
-) -> FloatArray:
-    operator = Arrowhead.from_cells(space, cells.task, cells.low, cells.high, information)
-    ridge = penalty / np.maximum(singular, 1e-6 * singular[0])  # second derivative of the penalty across each factor
-    normal = gradient @ space.right_perp
+@dataclass(frozen=True, eq=False)
+class _State:
+    factors: Factorisation
+    value: float
+    gradient: FloatArray
+    information: FloatArray
+
+
+def _evaluate(cells: Cells, factors: Factorisation, penalty: float) -> _State:
+    gradient = np.empty((cells.n_tasks, cells.n_models))
+    information = np.empty(len(cells.task))
+    value = logistic_terms(cells.task, cells.low, cells.high, cells.count, cells.wins, factors.scores, gradient, information)
+    return _State(factors, value - penalty * float(factors.singular_values.sum()), gradient, information)
+
+
+def _line_search(cells: Cells, state: _State, space: TangentSpace, step: FloatArray, gain: float, penalty: float) -> _State | None:
+    """Backtrack along the retraction; the objective may fall by rounding error only."""
+    shrink = 1.0
+    while shrink > 1e-9:
+        trial = _evaluate(cells, _retract(state.factors, space, shrink * step), penalty)
+        if trial.value >= state.value + 1e-4 * shrink * gain - 1e-14 * abs(state.value):
+            return trial
+        shrink *= 0.5
+    return None
+
+
+def _ascent_step(operator: Arrowhead, state: _State, penalty: float, slope: FloatArray) -> FloatArray:
+    """Newton's step where the curved operator is positive definite, else the scoring step.
+
+    The penalty's second derivative is nu / sigma_c across each factor c, on D and X alike, except inside U M V', where it is
+    (M_ij - M_ji)^2 nu / (sigma_i + sigma_j) over i < j. The first form keeps the arrowhead; the difference has rank r^2 at
+    most and is put right by Woodbury's identity.
+    """
+    space, rank = operator.space, operator.space.rank
+    singular = np.maximum(state.factors.singular_values, 1e-6 * state.factors.singular_values.max())
+    ridge = penalty / singular
+    normal = state.gradient @ space.right_perp
     normal -= space.left @ (space.left.T @ normal)
     try:
-        factor = operator.factor(ridge, bend=-normal[:, None, :] / np.maximum(singular, 1e-6 * singular[0])[None, :, None])
-        step = factor.solve(slope)
-        if float(slope @ step) > 0.0:
-            return step
+        factor = operator.factor(ridge, bend=-normal[:, None, :] / singular[None, :, None])
     except np.linalg.LinAlgError:
-        pass
-    return operator.factor(ridge).solve(slope)
+        return operator.factor(ridge).solve(slope)
+    inside = np.zeros((space.n_tasks, rank, rank, rank))  # D of the unit matrix M = e_i e_c', for every (i, c)
+    for c in range(rank):
+        inside[:, c, :, c] = space.left
+    columns = np.zeros((space.dimension, rank * rank))
+    columns[: space.n_tasks * rank] = inside.reshape(space.n_tasks * rank, -1)
+    pairwise = penalty / np.add.outer(singular, singular) * (1.0 - np.eye(rank))
+    excess = np.diag(np.tile(ridge, rank) - pairwise.ravel())
+    i, j = np.indices((rank, rank))
+    excess[(i * rank + j).ravel(), (j * rank + i).ravel()] += pairwise.ravel()
+    solved = factor.solve(np.column_stack([slope, columns]))
+    step = solved[:, 0]
+    mended = np.linalg.solve(np.eye(rank * rank) - excess @ (columns.T @ solved[:, 1:]), excess @ (columns.T @ step))
+    newton = step + solved[:, 1:] @ mended
+    return newton if float(slope @ newton) > 0.0 else step
+
+
+def _drop_factor(cells: Cells, state: _State, operator: Arrowhead, penalty: float) -> _State | None:
+    """The state without its smallest singular value, where Newton on that value alone ends below 0 and nothing is lost."""
+    factors = state.factors
+    last = int(np.argmin(factors.singular_values))
+    u, v = factors.left[:, last], factors.right[:, last]
+    pull = float(u @ state.gradient @ v) - penalty
+    curvature = float(u**2 @ operator.blocks[:, last, last])
+    if factors.singular_values[last] * curvature + pull > 0.0:
+        return None
+    keep = np.arange(factors.rank) != last
+    fewer = _evaluate(cells, Factorisation(factors.left[:, keep], factors.singular_values[keep], factors.right[:, keep]), penalty)
+    return fewer if fewer.value >= state.value else None
+
+
+def _add_factor(cells: Cells, state: _State, penalty: float) -> _State | None:
+    """One more factor, along the steepest direction across the present ones, where the gradient there exceeds the penalty."""
+    factors = state.factors
+    across = state.gradient - factors.left @ (factors.left.T @ state.gradient)
+    across -= (across @ factors.right) @ factors.right.T
+    left, singular, right_t = np.linalg.svd(across, full_matrices=False)
+    surplus = float(singular[0]) - penalty
+    if surplus <= 1e-9 * penalty:
+        return None
+    u, v = left[:, :1], right_t[:1].T
+    moved = u[cells.task, 0] * (v[cells.low, 0] - v[cells.high, 0])
+    size = surplus / float(state.information @ moved**2)
+    while size > 1e-12:
+        more = Factorisation(np.hstack([factors.left, u]), np.append(factors.singular_values, size), np.hstack([factors.right, v]))
+        trial = _evaluate(cells, more, penalty)
+        if trial.value > state.value:
+            return trial
+        size *= 0.5
+    return None
+
+
+def _sorted(factors: Factorisation) -> Factorisation:
+    order = np.argsort(-factors.singular_values, kind="stable")
+    return Factorisation(factors.left[:, order], factors.singular_values[order], factors.right[:, order])
