@@ -1,0 +1,314 @@
+"""The commands ``check`` and ``rank``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ._cli_common import Command, Reporter, check_out, common_options, echo_json, number, shorten, table, write_gzip
+from .errors import ParameterError
+
+if TYPE_CHECKING:
+    from .comparisons import Comparisons
+    from .leaderboard import Leaderboard
+
+ESTIMATORS = ("low-rank", "per-task", "pooled")
+METHODS = ("max-t", "step-down", "order-statistic", "one-sided")
+WRITERS = {
+    ".csv": lambda board, path: board.to_csv(path),
+    ".csv.gz": lambda board, path: write_gzip(path, board.to_frame().to_csv(index=False, lineterminator="\n")),
+    ".json": lambda board, path: board.to_json(path),
+    ".parquet": lambda board, path: board.to_parquet(path),
+}
+COLUMN_OPTIONS = ("task", "model_a", "model_b", "winner", "count", "id", "cluster")
+
+
+def intake_options(function: Command) -> Command:
+    """FILE and everything `Comparisons.read` can be told; the command receives them as `file` and `intake`."""
+
+    def choice(name: str, values: Sequence[str], default: str, text: str) -> Any:
+        return click.option(name, type=click.Choice(list(values)), default=default, show_default=True, help=text)
+
+    def column(name: str, default: str | None, text: str) -> Any:
+        return click.option(name, default=default, show_default=default is not None, metavar="COL", help=text)
+
+    for option in reversed(
+        (
+            click.argument("file", type=click.Path(path_type=Path)),
+            column("--task", "task", "Column of the task."),
+            click.option("--single-task", is_flag=True, help="The file has no task column: all votes are one task."),
+            column("--model-a", "model_a", "Column of the first model."),
+            column("--model-b", "model_b", "Column of the second model."),
+            column("--winner", "winner", "Column of the verdict."),
+            column("--count", None, "Column with how often the row's vote was cast."),
+            column("--id", None, "Column naming the vote, to find copies and contradictions."),
+            column("--cluster", None, "Column of judge, prompt or battle, for cluster-robust errors."),
+            choice("--ties", ("half", "drop", "error"), "half", "A tie is half a win each, left out, or refused."),
+            choice("--both-bad", ("tie", "drop", "error"), "tie", "What 'both bad' verdicts are."),
+            choice("--on-invalid", ("error", "drop"), "error", "Refuse unusable rows, or drop and count them."),
+            click.option("--alias", multiple=True, metavar="OLD=NEW", help="Rename a model on the way in (repeatable)."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def read_votes(file: Path, options: Mapping[str, Any], report: Reporter) -> Comparisons:
+    """The votes of `file`, read as the intake options say."""
+    from .comparisons import Comparisons
+
+    columns = {name: options[name] for name in COLUMN_OPTIONS}
+    if options["single_task"]:
+        columns["task"] = None
+    aliases = dict(_split_alias(item) for item in options["alias"])
+    report(f"reading {shorten(file, 80)}")
+    votes = Comparisons.read(
+        file, **columns, ties=options["ties"], both_bad=options["both_bad"], on_invalid=options["on_invalid"], aliases=aliases or None
+    )
+    dropped = f", {votes.n_dropped:,} rows dropped" if votes.n_dropped else ""
+    report(f"{votes.n:,} votes, {len(votes.tasks)} tasks, {len(votes.models)} models{dropped}")
+    return votes
+
+
+def _split_alias(item: str) -> tuple[str, str]:
+    old, equals, new = item.partition("=")
+    if not (old and equals and new):
+        raise ParameterError(f"--alias takes OLD=NEW, got {item!r}")
+    return old, new
+
+
+# --------------------------------------------------------------------------------------------------------- check
+
+
+@click.command()
+@intake_options
+@common_options
+def check(file: Path, as_json: bool, seed: int, report: Reporter, **intake: Any) -> None:
+    """Read FILE (.csv, .csv.gz, .jsonl, .jsonl.gz, .parquet) and say what was found, without fitting."""
+    from .graph import pieces
+
+    votes = read_votes(file, intake, report)
+    summary = votes.summary()
+    labels = pieces(votes._table.cells())
+    islands = [[str(name) for name in votes.models[labels == piece]] for piece in range(int(labels.max(initial=-1)) + 1)]
+    about: dict[str, Any] = {str(key): value for key, value in summary.attrs.items()}
+    if as_json:
+        plain = summary.reset_index().astype(object)
+        tasks = plain.where(plain.notna(), None).to_dict("records")
+        echo_json({"file": str(file), "n_models": len(votes.models), "pooled_pieces": islands, **about, "tasks": tasks})
+        return
+    click.echo(f"{number(votes.n)} votes from {number(votes.n_rows)} rows: {len(votes.tasks)} tasks, {len(votes.models)} models")
+    click.echo(_dropped_line(votes, about))
+    click.echo(f"ties: {number(int(summary['ties'].sum()))} (policy {votes.ties}), both bad: {number(int(summary['both_bad'].sum()))}"
+               f" (policy {votes.both_bad})")  # fmt: skip
+    if about["n_clusters"] is not None:
+        click.echo(f"clusters: {number(about['n_clusters'])}")
+    if about["first_share"] is not None:
+        click.echo(f"first position wins {100 * about['first_share']:.1f} % of the decisive votes")
+    if len(islands) == 1:
+        click.echo("all tasks together: one connected comparison graph")
+    else:
+        click.echo(f"all tasks together: {len(islands)} pieces that never meet (rank needs --disconnected allow):")
+        for island in islands[:8]:
+            click.echo(f"  {number(len(island))} models: {shorten(', '.join(island), 80)}")
+        if len(islands) > 8:
+            click.echo(f"  ... {len(islands) - 8} more")
+    click.echo()
+    header = ["task", "votes", "models", "pairs", "pieces", "separated", "ties", "both bad", "dropped", "first wins"]
+    counts = ["n", "n_models", "n_pairs", "n_pieces", "n_separated", "ties", "both_bad", "dropped"]
+    rows = [[str(task), *(number(int(row[name])) for name in counts), _percent(row["first_share"])] for task, row in summary.iterrows()]
+    click.echo(table(header, rows, left=["task"], flexible="task"))
+    click.echo("\npieces: groups of models that never meet within the task; separated: models whose score has no finite estimate there.")
+
+
+def _percent(share: float) -> str:
+    return "-" if share != share else f"{100 * share:.1f} %"
+
+
+def _dropped_line(votes: Comparisons, about: Mapping[str, Any]) -> str:
+    if not votes.n_dropped:
+        return "no rows dropped"
+    return f"{number(votes.n_dropped)} rows dropped: " + ", ".join(f"{reason} {number(rows)}" for reason, rows in about["dropped"].items())
+
+
+# ---------------------------------------------------------------------------------------------------------- rank
+
+
+@click.command()
+@intake_options
+@click.option("--top-k", type=int, default=None, metavar="K", help="Certify the top K.  [default: 10, or half the models]")
+@click.option("--rank", "rank_", default="auto", show_default=True, metavar="R", help="Rank of the low-rank model, or auto.")
+@click.option("--alpha", type=float, default=0.05, show_default=True, help="Error rate of each claim.")
+@click.option(
+    "--family",
+    default="task",
+    show_default=True,
+    metavar="CLAIM",
+    help="What holds jointly: cell, model, task or all; or one claim: task:T, model:M, cell:T:M.",
+)
+@click.option("--method", type=click.Choice(METHODS), default="step-down", show_default=True, help="How gaps are declared.")
+@click.option("--estimator", type=click.Choice(ESTIMATORS), default="low-rank", show_default=True, help="Model of the scores.")
+@click.option("--calibration", type=click.Choice(["cross-fit", "parametric"]), default="cross-fit", show_default=True)
+@click.option("--disconnected", type=click.Choice(["error", "allow"]), default="error", show_default=True,
+              help="When the comparisons fall into pieces that never meet.")  # fmt: skip
+@click.option("--n-draws", type=int, default=2000, show_default=True, help="Bootstrap draws (0: no intervals).")
+@click.option("--folds", type=int, default=6, show_default=True, help="Folds of the cross-fitting.")
+@click.option("--show", default="10", show_default=True, metavar="N", help="Models printed per task, or all.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the board here instead: .csv, .csv.gz, .json, .parquet.")
+@common_options
+def rank(
+    file: Path,
+    top_k: int | None,
+    rank_: str,
+    alpha: float,
+    family: str,
+    method: str,
+    estimator: str,
+    calibration: str,
+    disconnected: str,
+    n_draws: int,
+    folds: int,
+    show: str,
+    out: Path | None,
+    as_json: bool,
+    seed: int,
+    report: Reporter,
+    **intake: Any,
+) -> None:
+    """Rank the models of FILE on every task, with simultaneous rank intervals and top-K certificates."""
+    from ._validation import check_alpha, check_int
+
+    check_alpha(alpha)
+    check_int(n_draws, "n_draws", low=0)
+    shown = _parse_count(show, "all", "--show")
+    suffix = None if out is None else check_out(out, WRITERS, "a board")
+    model = make_estimator(estimator, rank_, disconnected, seed)
+    votes = read_votes(file, intake, report)
+    n_models = len(votes.models)
+    top_k = max(1, min(10, n_models // 2)) if top_k is None else check_int(top_k, "top_k", low=1, high=n_models)
+    claim = parse_claim(family, votes)
+
+    from .inference import infer_gaps
+
+    report(f"fitting the {estimator} model" + (f" on {folds} folds" if estimator == "low-rank" else ""))
+    inference = infer_gaps(votes, model, n_folds=folds, calibration=calibration, random_state=seed)
+    report(f"certifying the top {top_k}" + (f" from {n_draws:,} draws" if n_draws else ""))
+    board = inference.certify(top_k, family=claim, alpha=alpha, method=method, n_draws=n_draws, random_state=seed)
+    if out is not None and suffix is not None:
+        WRITERS[suffix](board, out)
+        report(f"wrote {out} ({len(board):,} rows)")
+    if as_json:
+        echo_json(board.to_dict())
+    elif out is None:
+        click.echo(describe_board(board, shown))
+
+
+def make_estimator(name: str, rank: str, disconnected: str, seed: int) -> Any:
+    """The estimator of that name, with arguments as the command line gives them."""
+    if name == "low-rank":
+        from .low_rank import LowRankBradleyTerry
+
+        return LowRankBradleyTerry(rank=_parse_count(rank, "auto", "--rank") or "auto", disconnected=disconnected, random_state=seed)
+    if rank != "auto":
+        raise ParameterError(f"--rank {rank} is for --estimator low-rank; the {name} model has no rank to choose")
+    from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry
+
+    return (PerTaskBradleyTerry if name == "per-task" else PooledBradleyTerry)(disconnected=disconnected)
+
+
+def _parse_count(text: str, word: str, option: str) -> int | None:
+    """A positive integer, or None for `word`."""
+    if text == word:
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise ParameterError(f"{option} takes {word} or an integer of at least 1, got {text!r}")
+    return value
+
+
+def parse_claim(text: str, votes: Comparisons) -> Any:
+    """A family as typed, ``model:NAME`` or ``cell:TASK:MODEL`` included; names may hold colons."""
+    from .bands import parse_family
+
+    kind, colon, rest = text.partition(":")
+    claim: Any = text
+    if colon and kind in ("task", "model"):
+        claim = (kind, rest)
+    elif colon and kind == "cell":
+        tasks, models = set(votes.tasks), set(votes.models)
+        splits = [(rest[:i], rest[i + 1 :]) for i, character in enumerate(rest) if character == ":"]
+        known = [split for split in splits if split[0] in tasks and split[1] in models]
+        if len(known) != 1 and splits:
+            known = known or splits[:1]
+        if len(known) != 1:
+            raise ParameterError(f"--family {text}: write cell:TASK:MODEL" + (" (it can be read in several ways)" if known else ""))
+        claim = ("cell", *known[0])
+    parse_family(claim, votes.tasks, votes.models)
+    return claim
+
+
+# ------------------------------------------------------------------------------------------------------- display
+
+
+def describe_board(board: Leaderboard, shown: int | None) -> str:
+    """The board as text at most 100 columns wide: `shown` models of each task (all of them if None)."""
+    frame = board.to_frame()
+    family = board.family if isinstance(board.family, str) else ":".join(board.family)
+    level = f"{100 * (1 - board.alpha):g} %"
+    blocks = [
+        f"Top {board.top_k} of {board.n_models} models, {level} simultaneous (family {family}, {board.method}, {board.calibration})"
+        if board.n_draws
+        else f"Top {board.top_k} of {board.n_models} models, without intervals (no draws)"
+    ]
+    for task, rows in frame.groupby("task", sort=False):
+        blocks.append(f"{shorten(task, 60)}: {count_certificates(rows, board.top_k)}\n{board_table(rows, shown)}")
+    blocks.append(describe_checks(board))
+    return "\n\n".join(blocks)
+
+
+def count_certificates(rows: Any, top_k: int) -> str:
+    """How many models of these rows are certified in, certified out, and open."""
+    counts = rows["certificate"].value_counts()
+    inside, outside, unresolved = (int(counts.get(name, 0)) for name in ("top-k", "not-top-k", "unresolved"))
+    return f"{inside} certified in the top {top_k}, {outside} certified not in it, {unresolved} unresolved"
+
+
+def board_table(rows: Any, shown: int | None, *, rest: str = "--show all, --json or --out board.csv") -> str:
+    """Rows of one task as a table, with a line that says what is left out and where it is (`rest`)."""
+    header = ["rank", "interval", "model", "score", "std.err", "votes", "certificate"]
+    head = rows if shown is None else rows.head(shown)
+    lines = [
+        [
+            str(row.rank),
+            "-" if row.certificate == "unresolved" and str(row.rank_low) == "<NA>" else f"[{row.rank_low}, {row.rank_high}]",
+            str(row.model),
+            number(row.score),
+            number(row.std_error),
+            number(int(row.n)),
+            row.certificate,
+        ]
+        for row in head.itertuples(index=False)
+    ]
+    text = table(header, lines, left=["model", "certificate"], flexible="model")
+    hidden = len(rows) - len(head)
+    return text if not hidden else f"{text}\n... {hidden} more" + (f" ({rest})" if rest else "")
+
+
+def describe_checks(board: Leaderboard) -> str:
+    """What the diagnostics found, failures in full; then the notes."""
+    by_status: dict[str, list[str]] = {"ok": [], "failed": [], "not_checked": []}
+    for name, entry in board.diagnostics.items():
+        by_status[entry["status"]].append(name)
+    lines = [f"checks: {len(by_status['ok'])} ok, {len(by_status['failed'])} failed, {len(by_status['not_checked'])} not checked"]
+    for name in by_status["failed"]:
+        entry = board.diagnostics[name]
+        value = entry["value"]
+        lines.append(f"  {name} failed: {number(value) if isinstance(value, float) else value} ({entry['detail']})")
+    lines += [f"note: {note}" for note in board.notes]
+    return "\n".join(lines)
