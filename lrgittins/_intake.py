@@ -273,7 +273,7 @@ def _read_parquet(path: Path, names: Mapping[str, str], rows: int) -> Iterator[B
     pa = import_optional("pyarrow", extra="arrow", purpose=f"reading {path.name}")
     parquet = import_optional("pyarrow.parquet", extra="arrow", purpose=f"reading {path.name}")
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             found = list(file.schema_arrow.names)
             _check_header(found, path, names)
             for batch in file.iter_batches(batch_size=rows, columns=list(dict.fromkeys(names.values()))):
