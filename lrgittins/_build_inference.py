@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._estimator import diagnostic
 from ._outcomes import IntArray
@@ -35,9 +36,7 @@ def infer_low_rank(
     lenient = type(estimator)(**{**estimator.get_params(), "disconnected": "allow"})
     result = cross_fit(compact, split, lenient, design, seen, n_models)
     whole_piece, strong = pieces(table), strong_components(table)
-    component = _refine(np.vstack([strong, result.training_pieces]))
-    component = np.repeat(component[None, :], n_tasks, axis=0)
-    component[result.undetermined] = -1
+    component = np.where(strong < 0, -1, result.determined * n_models + strong)
     piece = np.repeat(whole_piece[None, :], n_tasks, axis=0)
     scores = np.where(piece >= 0, result.scores, np.nan)
     unseen_models = np.flatnonzero(whole_piece < 0)
@@ -50,11 +49,10 @@ def infer_low_rank(
             stacklevel=4,
         )
     notes = list(split.notes)
-    if result.undetermined.any():
-        names = ", ".join(repr(str(name)) for name in comparisons.tasks[result.undetermined][:6])
-        notes.append(
-            f"{int(result.undetermined.sum())} tasks have too little data in some training set; nothing is certified there: {names}"
-        )
+    empty = _undetermined_tasks(result.determined)
+    if empty.any():
+        names = ", ".join(repr(str(name)) for name in comparisons.tasks[empty][:6])
+        notes.append(f"{int(empty.sum())} tasks have too little data in some training set for any gap; nothing is certified there: {names}")
     if len(unseen_models):
         names = ", ".join(repr(str(name)) for name in comparisons.models[unseen_models][:6])
         notes.append(f"{len(unseen_models)} declared models have no votes at all; unresolved everywhere: {names}")
@@ -76,10 +74,19 @@ def infer_low_rank(
     )
 
 
-def _refine(labels: IntArray) -> IntArray:
-    """One code per distinct column of `labels` (n_partitions, n_models); -1 where any label is negative."""
-    _, code = np.unique(labels, axis=1, return_inverse=True)
-    return np.where((labels < 0).any(axis=0), -1, code.reshape(-1)).astype(np.int64)
+def _undetermined_tasks(determined: IntArray) -> NDArray[np.bool_]:
+    """Tasks without a single determined gap."""
+    ordered = np.sort(determined, axis=1)
+    return ~((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
+
+
+def _count_undetermined(determined: IntArray) -> int:
+    """Gaps between seen models, over all tasks, that some training set leaves undetermined."""
+    total = 0
+    for row in determined:
+        size = np.unique(row[row >= 0], return_counts=True)[1]
+        total += int(size.sum() * (size.sum() - 1) - (size * (size - 1)).sum()) // 2
+    return total
 
 
 def _low_rank_diagnostics(
@@ -95,8 +102,8 @@ def _low_rank_diagnostics(
     worst = max(len(comparisons.tasks), len(comparisons.models)) / max(fact.rank for fact in facts)
     single = len(comparisons.tasks) == 1
     n_pieces, n_strong = int(piece.max(initial=-1)) + 1, int(strong.max(initial=-1)) + 1
-    n_broken = sum(int(labels.max(initial=-1)) > 0 for labels in result.training_pieces)
-    n_undetermined = int(result.undetermined.sum())
+    n_undetermined = int(_undetermined_tasks(result.determined).sum())
+    n_gaps = _count_undetermined(result.determined)
     n_unseen = int((piece < 0).sum())
     ranks = sorted({fact.rank for fact in facts})
     return {
@@ -105,10 +112,10 @@ def _low_rank_diagnostics(
         "separated": diagnostic(
             "ok" if n_strong == n_pieces else "failed", n_strong - n_pieces, "extra strong components of the pooled win graph"
         ),
-        "training_connected": diagnostic("failed" if n_broken else "ok", n_broken, "training sets whose pooled graph falls apart"),
-        "tasks_determined": diagnostic(
-            "failed" if n_undetermined else "ok", n_undetermined, "tasks with too little data in a training set"
+        "gaps_determined": diagnostic(
+            "failed" if n_gaps else "ok", n_gaps, "gaps over all tasks that some training set leaves undetermined; they are withheld"
         ),
+        "tasks_determined": diagnostic("failed" if n_undetermined else "ok", n_undetermined, "tasks without any determined gap"),
         "models_seen": diagnostic("failed" if n_unseen else "ok", n_unseen, "declared models without any vote"),
         "fisher_condition": diagnostic(
             "ok" if ridge == 0.0 and condition <= MAX_CONDITION else "failed",

@@ -15,7 +15,6 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ._outcomes import FloatArray, IntArray, OutcomeTable
-from .tangent import ArrowheadFactor
 
 CHUNK = 250  # draws made at once; fixed, so that results never depend on memory, and not a power of two (cache aliasing)
 
@@ -45,6 +44,13 @@ class ScoreNoise(Protocol):
 
     def influence(self, task: IntArray, first: IntArray, second: IntArray) -> list[FoldInfluence]:
         """Influence functions phi, scaled so that the estimate's error is the mean of phi over all comparisons."""
+
+
+class FisherSolve(Protocol):
+    """A factored Fisher operator."""
+
+    def solve(self, rhs: FloatArray) -> FloatArray:
+        """A^{-1} rhs."""
 
 
 def symmetric_root(covariance: FloatArray) -> FloatArray:
@@ -81,20 +87,20 @@ class FoldNoise:
     ----------
     left (n_tasks, r), right (n_models, r), right_perp (n_models, q) : ndarray of float64
         Tangent frame at this fold's fit; models without any data have rows of zeros.
-    factor : ArrowheadFactor
+    factor : FisherSolve
         The fold's Fisher operator (per comparison), factored.
     root : ndarray of float64, shape (p + 1, p + 1)
         Root of the covariance of (A^{-1} sum xi s z, sum xi) / n, the augmented coordinates of section 4.
     count : ndarray of int64, shape (n_groups,)
         The fold's comparisons.
     residual : ndarray of float64, shape (n_groups,)
-        s of every group at this fold's fit; 0 where a comparison crosses pieces of the training graph.
+        s of every group at this fold's fit; 0 where the training set does not determine its gap.
     """
 
     left: FloatArray
     right: FloatArray
     right_perp: FloatArray
-    factor: ArrowheadFactor
+    factor: FisherSolve
     root: FloatArray
     count: IntArray
     residual: FloatArray

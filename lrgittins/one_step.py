@@ -14,10 +14,12 @@ from ._outcomes import Cells, FloatArray, IntArray, OutcomeTable
 from .convex import MEAN_RESIDUAL_VARIANCE
 from .errors import ParameterError
 from .folds import FoldSplit
-from .graph import pieces
 from .tangent import Arrowhead, ArrowheadFactor, TangentSpace
 
 MAX_LAW_CELLS = 10**7
+_SUSPICIOUS = 1e8  # a condition number from which null directions are looked for
+_COARSE_RIDGE, _FINE_RIDGE = 1e-6, 1e-8  # shares of the blocks' scale; a null direction's variance differs a hundredfold
+_GROWTH = 1.1  # of a gap's variance between the two; a determined one grows by the ridge's share times the condition
 _CLUSTER_BLOCK = 2048  # clusters expanded at once; fixed, so that sums never depend on memory
 
 
@@ -39,14 +41,13 @@ class FoldFacts:
 class OneStep:
     """Debiased scores (n_tasks, n_models), their noise, and where the folds leave gaps undetermined.
 
-    `training_pieces` (n_folds, n_models) numbers the connected pieces of every training graph (-1: model unseen);
-    `undetermined` (n_tasks,) marks tasks some training fold has too little data on.
+    `determined` (n_tasks, n_models): inside a task, gaps between models with equal codes are determined by every training
+    set; -1 for models without any data.
     """
 
     scores: FloatArray
     noise: LowRankNoise
-    training_pieces: IntArray
-    undetermined: np.ndarray
+    determined: IntArray
     facts: tuple[FoldFacts, ...]
 
 
@@ -87,16 +88,15 @@ def cross_fit(table: OutcomeTable, split: FoldSplit, estimator: Any, design: str
     terms = []
     scores = np.zeros((n_tasks, n_models))
     mean_influence = np.zeros((n_tasks, n_models))
-    training_pieces = np.full((split.n_folds, n_models), -1, dtype=np.int64)
-    undetermined = np.zeros(n_tasks, dtype=bool)
+    determined = np.full((n_tasks, n_models), -1, dtype=np.int64)
+    determined[:, seen] = 0
     for index in range(split.n_folds):
         fold_count = np.ascontiguousarray(split.counts[index])
         training = table.cells(table.count - fold_count)
         fit = estimator._fit_table(table.with_counts(table.count - fold_count))
-        piece = pieces(training)
-        training_pieces[index, seen] = piece
-        term = _FoldTerm.build(table, all_cells, training, fold_count, fit, piece, design)
-        undetermined[term.operator.deficient_tasks] = True
+        term = _FoldTerm.build(table, all_cells, training, fold_count, fit, design)
+        pairs = determined[:, seen] * len(seen) + term.determined
+        determined[:, seen] = np.unique(pairs, return_inverse=True)[1].reshape(pairs.shape)
         share = float(fold_count.sum()) / n_total
         scores[:, seen] += share * fit.scores + term.correction / n_total
         mean_influence[:, seen] += term.correction / n_total
@@ -113,8 +113,7 @@ def cross_fit(table: OutcomeTable, split: FoldSplit, estimator: Any, design: str
     return OneStep(
         scores,
         _embed_noise(table, seen, n_models, tuple(folds), mean_influence, covariance),
-        training_pieces,
-        undetermined,
+        determined,
         tuple(term.facts for term in terms),
     )
 
@@ -133,28 +132,32 @@ class _FoldTerm:
     """One fold: the frame and the Fisher solve of its fit, and the sums over its own comparisons."""
 
     space: TangentSpace
-    operator: Arrowhead
     factor: ArrowheadFactor
     joint: FloatArray  # covariance of (A^{-1} sum xi s z, sum xi), shape (p + 1, p + 1)
     correction: FloatArray  # mat(A^{-1} sum of s z), shape (n_tasks, n_models)
     count: IntArray
     residual: FloatArray
+    determined: IntArray
     facts: FoldFacts
 
     @classmethod
-    def build(
-        cls, table: OutcomeTable, cells: Cells, training: Cells, fold_count: IntArray, fit: Any, piece: IntArray, design: str
-    ) -> _FoldTerm:
+    def build(cls, table: OutcomeTable, cells: Cells, training: Cells, fold_count: IntArray, fit: Any, design: str) -> _FoldTerm:
         space = TangentSpace(np.ascontiguousarray(fit.left), np.ascontiguousarray(fit.right))
         scores = np.ascontiguousarray(fit.scores)
         law = law_cells(table, training, design)
         operator = Arrowhead.from_cells(space, law.task, law.low, law.high, information(law, scores))
+        p = space.dimension
         factor = operator.factor()
+        inverse = factor.solve(np.eye(p))
+        facts = _describe(fit, space, operator, factor, inverse, training.total)
         weight = fold_count.astype(np.float64)
-        if design == "empirical":
-            # A comparison between pieces of the training graph says nothing about gaps inside them, and the law has no
-            # mass there; gaps across such pieces are withheld.
-            weight[(piece[table.low] != piece[table.high]) | (piece[table.low] < 0)] = 0.0
+        determined = np.zeros((table.n_tasks, table.n_models), dtype=np.int64)
+        if factor.ridge > 0.0 or len(operator.deficient_tasks) or not facts.condition < _SUSPICIOUS:
+            factor = _ridged(operator, _FINE_RIDGE).factor()
+            inverse = factor.solve(np.eye(p))
+            determined = _determined(space, _ridged(operator, _COARSE_RIDGE).factor().solve(np.eye(p)), inverse)
+            # A comparison that bears on null directions says nothing about determined gaps; those it bears on are withheld.
+            weight[determined[table.task, table.low] != determined[table.task, table.high]] = 0.0
         residual = np.empty(table.n_groups)
         gradient = np.zeros((table.n_tasks, table.n_models))
         accumulate_influence(table.task, table.low, table.high, table.outcome, weight, scores, residual, gradient)
@@ -171,15 +174,12 @@ class _FoldTerm:
             np.add.at(spread, (table.task, table.low), scaled)
             np.add.at(spread, (table.task, table.high), -scaled)
             cross, size = space.coords(spread), float((unit_size**2).sum())
-        p = space.dimension
-        inverse = factor.solve(np.eye(p))
         correction = space.matrix(inverse @ total)
         joint = np.empty((p + 1, p + 1))
         joint[:p, :p] = inverse @ squares @ inverse.T
         joint[:p, p] = joint[p, :p] = inverse @ cross
         joint[p, p] = size
-        facts = _describe(fit, space, operator, factor, inverse, training.total)
-        return cls(space, operator, factor, joint, correction, fold_count, residual, facts)
+        return cls(space, factor, joint, correction, fold_count, residual, determined, facts)
 
 
 def _add_cluster_squares(space: TangentSpace, cells: Cells, sums: ClusterSums, out: FloatArray) -> None:
@@ -211,21 +211,29 @@ def _add_cluster_squares(space: TangentSpace, cells: Cells, sums: ClusterSums, o
         out += expanded.T @ expanded
 
 
-def _add_task_covariance(joint: FloatArray, space: TangentSpace, frame: FloatArray, mean: FloatArray, out: FloatArray) -> None:
-    """Add one fold's part of every task's covariance of scores to `out` (n_tasks, n_models, n_models)."""
+def _task_blocks(matrix: FloatArray, space: TangentSpace, frame: FloatArray) -> FloatArray:
+    """Covariance of the scores inside every task, (n_tasks, n_models, n_models), from that of the coordinates (p, p)."""
     n_tasks, rank = space.left.shape
     q = space.right_perp.shape[1]
     cut = n_tasks * rank
     index = np.arange(n_tasks)
     inner = np.empty((n_tasks, rank + q, rank + q))
-    inner[:, :rank, :rank] = joint[:cut, :cut].reshape(n_tasks, rank, n_tasks, rank)[index, :, index, :]
-    coupling = joint[:cut, cut:-1].reshape(n_tasks, rank, rank, q)
+    inner[:, :rank, :rank] = matrix[:cut, :cut].reshape(n_tasks, rank, n_tasks, rank)[index, :, index, :]
+    coupling = matrix[:cut, cut:].reshape(n_tasks, rank, rank, q)
     inner[:, :rank, rank:] = np.einsum("tcab,ta->tcb", coupling, space.left, optimize=True)
     inner[:, rank:, :rank] = inner[:, :rank, rank:].transpose(0, 2, 1)
     products = (space.left[:, :, None] * space.left[:, None, :]).reshape(n_tasks, rank * rank)
-    models = np.ascontiguousarray(joint[cut:-1, cut:-1].reshape(rank, q, rank, q).transpose(0, 2, 1, 3))
+    models = np.ascontiguousarray(matrix[cut:, cut:].reshape(rank, q, rank, q).transpose(0, 2, 1, 3))
     inner[:, rank:, rank:] = (products @ models.reshape(rank * rank, q * q)).reshape(n_tasks, q, q)
-    out += frame @ inner @ frame.T
+    return frame @ inner @ frame.T
+
+
+def _add_task_covariance(joint: FloatArray, space: TangentSpace, frame: FloatArray, mean: FloatArray, out: FloatArray) -> None:
+    """Add one fold's part of every task's covariance of scores to `out` (n_tasks, n_models, n_models)."""
+    n_tasks, rank = space.left.shape
+    q = space.right_perp.shape[1]
+    cut = n_tasks * rank
+    out += _task_blocks(joint[:-1, :-1], space, frame)
     drift = np.empty((n_tasks, rank + q))  # covariance of the entries with sum xi, in the frame
     drift[:, :rank] = joint[:cut, -1].reshape(n_tasks, rank)
     drift[:, rank:] = space.left @ joint[cut:-1, -1].reshape(rank, q)
@@ -257,6 +265,38 @@ def _describe(
         model_incoherence=float(by_model.max() * space.n_models / rank),
         smallest_contrast=float(max(smallest, 0.0) / 2.0),
         signal_to_noise=float(fit.singular_values[-1] / noise),
+    )
+
+
+def _determined(space: TangentSpace, coarse: FloatArray, fine: FloatArray) -> IntArray:
+    """Which gaps the training data determine: inside a task, those between models with equal codes (n_tasks, n_models).
+
+    `coarse`, `fine` are inverses of the operator with two ridges. A gap with any part in a null direction (a model seen on
+    too few tasks, a task with too few pairs, pieces that never meet) has a variance that grows as the ridge falls; all
+    others keep theirs. Sums of determined gaps are determined, so the relation has classes.
+    """
+    variances = []
+    for inverse in (coarse, fine):
+        covariance = _task_blocks(inverse, space, space.frame)
+        diagonal = np.einsum("tmm->tm", covariance)
+        variances.append(diagonal[:, :, None] + diagonal[:, None, :] - 2.0 * covariance)
+    same = variances[1] <= _GROWTH * variances[0]
+    index = np.arange(space.n_models)
+    same[:, index, index] = True
+    return np.argmax(same, axis=2).astype(np.int64)
+
+
+def _ridged(operator: Arrowhead, share: float) -> Arrowhead:
+    """The operator with a ridge of the given share of every block's own scale."""
+    rank = operator.space.rank
+    largest = np.linalg.eigvalsh(operator.blocks)[:, -1]
+    typical = float(largest.mean())
+    models = float(np.einsum("ii->i", operator.models_block).mean()) if operator.models_block.size else 0.0
+    return Arrowhead(
+        operator.space,
+        operator.blocks + share * np.maximum(largest, 1e-3 * typical)[:, None, None] * np.eye(rank),
+        operator.cross,
+        operator.models_block + share * models * np.eye(len(operator.models_block)),
     )
 
 
