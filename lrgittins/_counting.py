@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -202,8 +202,8 @@ class VoteCounter:
         votes = votes.recoded(task_code, model_code, cluster_code, id_code)
         log = VoteLog(tasks, models, None, None, clusters, ids, self.n_rows, self._dropped)
         if self._ids is not None:
-            return VoteLog(**{**log.__dict__, "single": votes})
-        return VoteLog(**{**log.__dict__, "counted": group_votes(votes)})
+            return replace(log, single=votes)
+        return replace(log, counted=votes if len(self._parts) == 1 else group_votes(votes))  # one part is distinct already
 
     def _read_winners(self, column: Any, model_a: IntArray, model_b: IntArray) -> _winners.Verdicts:
         name = str(self._column["winner"])

@@ -1,4 +1,4 @@
-"""Votes held one by one (only where ids were given) and votes held as counts: grouping, duplicates, clusters, merging."""
+"""Votes held one by one (only where ids were given) and votes held as counts: containers and grouping."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from ._outcomes import FloatArray, IntArray
 from ._winners import BOTH_BAD, TIE
-from .errors import ComparisonError
 
 # (what, task label or None where the row has no task) -> rows or comparisons
 Tally = Counter[tuple[str, str | None]]
@@ -172,70 +169,6 @@ def concat_votes(parts: Sequence[Votes]) -> Votes:
         return None if columns[0] is None else np.concatenate(columns)
 
     return Votes(*(stack(name) for name in ("task", "model_a", "model_b", "outcome", "kind", "count", "cluster", "vote_id")))
-
-
-def settle_duplicates(votes: Votes, ids: Sequence[str], tasks: Sequence[str]) -> tuple[Votes, IntArray]:
-    """One vote per (id, task), and the tasks of the copies left out; contradictory copies raise.
-
-    A copy with its sides swapped is still a copy. Which copy stays does not depend on the order of rows.
-    """
-    assert votes.vote_id is not None
-    low, high, seen = votes.seen_from_low()
-    order = np.lexsort((votes.model_a, low, votes.task, votes.vote_id))
-    same = (np.diff(votes.vote_id[order]) == 0) & (np.diff(votes.task[order]) == 0)
-    if not same.any():
-        return votes, np.zeros(0, dtype=np.int64)
-    first, second = order[:-1][same], order[1:][same]
-    differs = (low[first] != low[second]) | (high[first] != high[second]) | (seen[first] != seen[second])
-    differs |= (votes.kind[first] != votes.kind[second]) | (votes.count[first] != votes.count[second])
-    if differs.any():
-        bad = np.unique(votes.vote_id[second[differs]])
-        shown = ", ".join(repr(ids[code]) for code in bad[:5].tolist())
-        example = second[differs][0]
-        raise ComparisonError(
-            f"column 'id': {len(bad)} ids have contradictory votes in one task (other models, another winner or count): {shown}"
-            f"{', ...' if len(bad) > 5 else ''}; id {ids[int(votes.vote_id[example])]!r} in task {tasks[int(votes.task[example])]!r}; "
-            "keep one vote per id and task, or leave the id out"
-        )
-    keep = np.ones(len(votes), dtype=bool)
-    keep[second] = False
-    return votes.take(keep), votes.task[second]
-
-
-def settle_clusters(log: VoteLog, single: Votes | None) -> tuple[IntArray | None, list[str]]:
-    """New cluster code of every old one (or of every id, where ids serve as clusters) and the sorted names; (None, []) without clusters.
-
-    Rows with one id belong to one cluster: clusters that share an id are joined under their smallest name. Without a cluster column
-    an id under several tasks makes every id its own cluster.
-    """
-    if log.clusters is not None:
-        n = len(log.clusters)
-        if single is None:
-            return np.arange(n), log.clusters
-        assert single.vote_id is not None and single.cluster is not None
-        size = n + len(log.ids or [])
-        links = coo_array((np.ones(len(single)), (single.cluster, single.vote_id + n)), shape=(size, size)).tocsr()
-        joined = connected_components(links, directed=False)[1][:n]
-        # Codes follow sorted names, so a component's first member has its smallest name.
-        _, first, component = np.unique(joined, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        rank = np.empty(len(first), dtype=np.int64)
-        rank[order] = np.arange(len(first))
-        return rank[component], [log.clusters[i] for i in first[order].tolist()]
-    if single is not None and log.counted is None and _spans_tasks(single):
-        return np.arange(len(log.ids or [])), list(log.ids or [])
-    if single is not None and log.counted is not None and _spans_tasks(single):
-        raise ComparisonError(
-            "some ids occur under several tasks, so their votes are not independent, but other votes merged here have neither id nor "
-            "cluster; give id= or cluster= for all of them"
-        )
-    return None, []
-
-
-def _spans_tasks(single: Votes) -> bool:
-    assert single.vote_id is not None
-    order = np.lexsort((single.task, single.vote_id))
-    return bool(((np.diff(single.vote_id[order]) == 0) & (np.diff(single.task[order]) != 0)).any())
 
 
 def dropped_by_policy(kind: NDArray[np.int8], ties: str, both_bad: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

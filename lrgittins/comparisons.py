@@ -15,19 +15,10 @@ import pandas as pd
 from . import _counts_io, _intake
 from ._counting import Options, VoteCounter
 from ._labels import as_column
-from ._outcomes import IntArray, OutcomeTable
+from ._outcomes import IntArray
+from ._settling import merge, settle
 from ._validation import check_choice
-from ._votes import (
-    MAX_TOTAL,
-    Tally,
-    VoteLog,
-    Votes,
-    concat_votes,
-    dropped_by_policy,
-    group_votes,
-    settle_clusters,
-    settle_duplicates,
-)
+from ._votes import VoteLog, Votes
 from ._winners import BOTH_BAD
 from .errors import ComparisonError
 from .graph import find_separation, pieces_by_task
@@ -82,9 +73,9 @@ class Comparisons:
         self.ties = ties
         self.both_bad = both_bad
         self._log = log
-        self._table, self._kept, self._dropped, self._cluster_labels = _settle(log, ties, both_bad)
+        self._table, self._kept, self._dropped, self._cluster_labels = settle(log, ties, both_bad)
         if warn:
-            _warn_of_near_duplicates(log.tasks, log.models)
+            _warn_of_near_duplicates(log.tasks, log.models, stacklevel=5)  # the caller of from_frame and its like
 
     @classmethod
     def from_frame(
@@ -214,11 +205,11 @@ class Comparisons:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 raise ComparisonError(f"cannot merge comparisons with {name}={mine!r} and {name}={theirs!r}; read both with one policy")
-        log = _merge(self._log, other._log)
+        log = merge(self._log, other._log)
         merged = Comparisons(log, ties=self.ties, both_bad=self.both_bad, warn=False)
         known = _near_duplicates(self._log.models) + _near_duplicates(other._log.models)
         if any(group not in known for group in _near_duplicates(log.models)):
-            _warn_of_near_duplicates([], log.models)
+            _warn_of_near_duplicates([], log.models, stacklevel=3)
         return merged
 
     @property
@@ -368,83 +359,10 @@ def _names(
     return {"task": task, "model_a": model_a, "model_b": model_b, "winner": winner, "count": count, "id": id, "cluster": cluster}
 
 
-def _settle(log: VoteLog, ties: str, both_bad: str) -> tuple[OutcomeTable, Votes, Tally, list[str]]:
-    """The table, the kept votes (grouped, sides as given), the full tally of drops and the final cluster names."""
-    dropped: Tally = Counter(log.tally)
-    single = log.single
-    if single is not None:
-        single, copies = settle_duplicates(single, log.ids or [], log.tasks)
-        _add_rows(dropped, "duplicate id", copies, log.tasks)
-    cluster_code, clusters = settle_clusters(log, single)
-    if single is not None:
-        tied, bad = dropped_by_policy(single.kind, ties, both_bad)
-        _add_rows(dropped, "tie", single.task[tied], log.tasks)
-        _add_rows(dropped, "both bad", single.task[bad], log.tasks)
-        single = single.take(~(tied | bad))
-        if log.clusters is None and cluster_code is not None:
-            single = Votes(**{**single.__dict__, "cluster": single.vote_id})
-    parts = []
-    for votes in (log.counted, single):
-        if votes is not None and len(votes):
-            parts.append(Votes(**{**votes.__dict__, "vote_id": None}))
-    if not parts:
-        listed = ", ".join(f"{reason}: {n}" for (reason, _), n in sorted(dropped.items(), key=str))
-        raise ComparisonError(f"no comparisons are left: {log.n_rows} rows read, all dropped ({listed})")
-    kept = concat_votes(parts)
-    if cluster_code is not None and kept.cluster is not None:
-        kept = Votes(**{**kept.__dict__, "cluster": cluster_code[kept.cluster]})
-    if float(kept.count.astype(np.float64).sum()) > MAX_TOTAL:
-        raise ComparisonError("the counts add up to more than 2**62 comparisons; rescale them")
-    kept = group_votes(kept)
-    low, high, outcome = kept.seen_from_low()
-    plain = group_votes(Votes(kept.task, low, high, outcome, np.zeros(len(kept), dtype=np.int8), kept.count, kept.cluster))
-    arrays = (plain.task, plain.model_a, plain.model_b, plain.outcome, plain.count)
-    return OutcomeTable(len(log.tasks), len(log.models), *arrays, plain.cluster), kept, dropped, clusters
-
-
-def _add_rows(tally: Tally, reason: str, task: IntArray, tasks: Sequence[str]) -> None:
-    for code, rows in enumerate(np.bincount(task, minlength=len(tasks)).tolist()):
-        if rows:
-            tally[(reason, tasks[code])] += rows
-
-
 def _sum_per_task(votes: Votes, mask: Any, n_tasks: int) -> IntArray:
     out = np.zeros(n_tasks, dtype=np.int64)
     np.add.at(out, votes.task[mask], votes.count[mask])
     return out
-
-
-def _merge(a: VoteLog, b: VoteLog) -> VoteLog:
-    if (a.clusters is None) != (b.clusters is None):
-        raise ComparisonError("cannot merge comparisons with clusters and comparisons without; give cluster= for both, or for neither")
-    tasks, task_of = _unite(a.tasks, b.tasks)
-    models, model_of = _unite(a.models, b.models)
-    clusters, cluster_of = _unite(a.clusters, b.clusters)
-    ids, id_of = _unite(a.ids, b.ids)
-    merged: dict[str, Votes | None] = {}
-    for name in ("counted", "single"):
-        parts = []
-        for side, log in enumerate((a, b)):
-            votes: Votes | None = getattr(log, name)
-            if votes is not None:
-                parts.append(votes.recoded(task_of[side], model_of[side], cluster_of[side], id_of[side]))
-        merged[name] = concat_votes(parts) if parts else None
-    counted = merged["counted"]
-    tally: Tally = Counter(a.tally)
-    tally.update(b.tally)
-    return VoteLog(
-        tasks, models, None if counted is None else group_votes(counted), merged["single"], clusters, ids, a.n_rows + b.n_rows, tally
-    )
-
-
-def _unite(a: Sequence[str] | None, b: Sequence[str] | None) -> tuple[Any, tuple[Any, Any]]:
-    """Sorted union of two label lists, and the new code of every old one."""
-    if a is None and b is None:
-        return None, (None, None)
-    union = sorted({*(a or ()), *(b or ())})
-    code = {label: position for position, label in enumerate(union)}
-    first, second = (np.array([code[label] for label in labels or ()], dtype=np.int64) for labels in (a, b))
-    return union, (first, second)
 
 
 def _near_duplicates(labels: Sequence[str]) -> list[list[str]]:
@@ -455,7 +373,7 @@ def _near_duplicates(labels: Sequence[str]) -> list[list[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _warn_of_near_duplicates(tasks: Sequence[str], models: Sequence[str]) -> None:
+def _warn_of_near_duplicates(tasks: Sequence[str], models: Sequence[str], stacklevel: int) -> None:
     found = [("task", group) for group in _near_duplicates(tasks)] + [("model", group) for group in _near_duplicates(models)]
     if found:
         shown = "; ".join(f"{what}s {' and '.join(map(repr, group))}" for what, group in found[:10])
@@ -463,5 +381,5 @@ def _warn_of_near_duplicates(tasks: Sequence[str], models: Sequence[str]) -> Non
         warnings.warn(
             f"names that differ only in case or spaces are kept apart: {shown}{more}; merge model names with aliases= if they are the same",
             UserWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
