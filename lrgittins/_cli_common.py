@@ -201,9 +201,9 @@ def check_out(path: Path, writers: Mapping[str, Any], what: str) -> str:
 
 def write_gzip(path: Path, text: str) -> None:
     """Text as gzip, the same bytes each time, atomically."""
-    from .leaderboard import _write_atomically
+    from .board_io import write_atomically
 
-    _write_atomically(path, gzip.compress(text.encode(), mtime=0))
+    write_atomically(path, gzip.compress(text.encode(), mtime=0))
 
 
 def echo_json(data: Any) -> None:
