@@ -16,6 +16,7 @@ logging.getLogger("lrgittins").addHandler(logging.NullHandler())
 
 _EXPORTS = {
     "bands": ["GapBands"],
+    "board": ["Leaderboard", "leaderboard"],  # a module named leaderboard would hide the function
     "bradley_terry": ["PerTaskBradleyTerry", "PooledBradleyTerry"],
     "comparisons": ["Comparisons"],
     "errors": [
@@ -30,13 +31,13 @@ _EXPORTS = {
         "StoreError",
     ],
     "inference": ["GapEstimate", "GapInference", "infer_gaps"],
-    "leaderboard": ["Leaderboard", "leaderboard"],
     "low_rank": ["LowRankBradleyTerry"],
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 if TYPE_CHECKING:
     from .bands import GapBands
+    from .board import Leaderboard, leaderboard
     from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry
     from .comparisons import Comparisons
     from .errors import (
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
         StoreError,
     )
     from .inference import GapEstimate, GapInference, infer_gaps
-    from .leaderboard import Leaderboard, leaderboard
     from .low_rank import LowRankBradleyTerry
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]

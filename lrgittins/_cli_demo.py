@@ -15,7 +15,7 @@ from ._optional import import_optional
 from .errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from .leaderboard import Leaderboard
+    from .board import Leaderboard
 
 # Half -> (module, function): called with (seed, report, as_json), prints its part, returns what --json shows.
 HALVES = {"ranking": ("_cli_demo", "demo_ranking")}
@@ -41,8 +41,8 @@ def demo_ranking(seed: int, report: Reporter, as_json: bool) -> dict[str, Any]:
     from ._cli_ranking import board_table, count_certificates, describe_checks
 
     report("ranking: reading the bundled votes (the first run compiles its kernels and keeps them)")
+    from .board import leaderboard
     from .datasets import load_llmfao
-    from .leaderboard import leaderboard
 
     votes = load_llmfao()
     report(f"ranking: {votes.n:,} votes, {len(votes.tasks)} tasks, {len(votes.models)} models; fitting and certifying")

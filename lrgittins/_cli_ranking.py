@@ -12,8 +12,8 @@ from ._cli_common import Command, Reporter, check_out, common_options, echo_json
 from .errors import ParameterError
 
 if TYPE_CHECKING:
+    from .board import Leaderboard
     from .comparisons import Comparisons
-    from .leaderboard import Leaderboard
 
 ESTIMATORS = ("low-rank", "per-task", "pooled")
 METHODS = ("max-t", "step-down", "order-statistic", "one-sided")

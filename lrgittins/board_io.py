@@ -16,7 +16,7 @@ from ._optional import import_optional
 from .errors import StateError
 
 if TYPE_CHECKING:
-    from .leaderboard import Leaderboard
+    from .board import Leaderboard
 
 COLUMNS = ("task", "model", "score", "std_error", "rank", "rank_low", "rank_high", "certificate", "n")
 SCHEMA = "lrgittins.leaderboard"

@@ -21,8 +21,8 @@ from .errors import ParameterError
 
 if TYPE_CHECKING:
     from .bands import GapBands
+    from .board import Leaderboard
     from .comparisons import Comparisons
-    from .leaderboard import Leaderboard
 
 MAX_ROWS = 10**7
 MAX_CONTRASTS = 10**4
@@ -306,7 +306,7 @@ class GapInference:
         ParameterError
             `top_k` outside 1..number of models, or an argument of `bands` outside its meaning.
         """
-        from .leaderboard import make_board
+        from .board import make_board
 
         return make_board(self, top_k, family=family, alpha=alpha, method=method, n_draws=n_draws, random_state=random_state)
 

@@ -13,13 +13,13 @@ from .errors import ParameterError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from .leaderboard import Leaderboard
+    from .board import Leaderboard
 
 # Colour-blind safe, and of different lightness and shape, so that the picture reads in grey too.
 STYLES = {
     "top-k": {"color": "#0b5d3b", "marker": "o", "label": "certified in top {k}"},
-    "not-top-k": {"color": "#d9822b", "marker": "s", "label": "certified not in top {k}"},
-    "unresolved": {"color": "#8c8c8c", "marker": "D", "label": "unresolved"},
+    "not-top-k": {"color": "#f0a04b", "marker": "s", "label": "certified not in top {k}"},
+    "unresolved": {"color": "#7a7a7a", "marker": "D", "label": "unresolved"},
 }
 _LONGEST_NAME = 32
 
