@@ -7,17 +7,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ._outcomes import OutcomeTable
+from ._outcomes import Cells, OutcomeTable
 from .convex import fit_nuclear_norm, reference_penalty
 from .folds import draw_folds
-from .polish import factorise, polish_scores
+from .polish import factorise
+from .refine import refine_rows
 
 FloatArray = NDArray[np.float64]
 
 CV_FOLDS = 3
 EXTRA_RANKS = 3  # candidates go this far above the nuclear-norm rank
-CV_TOL = 1e-4  # held-out losses move by far less than their noise below this gradient norm
+CV_TOL = 1e-3  # held-out losses move by far less than their noise below this gradient norm
 CV_STEPS = 5
+INIT_TOL = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +75,8 @@ def select_rank(table: OutcomeTable, rng: np.random.Generator, *, init_scale: fl
     gaps, counts, wins = [], [], []
     for held_out in folds.counts:
         train, test = table.cells(table.count - held_out), table.cells(held_out)
-        start = fit_nuclear_norm(train, 0.5 * penalty, start=nuclear.scores, bound=bound, tol=CV_TOL)
-        fits = [
-            polish_scores(train, factorise(start.scores, int(rank)), tol=CV_TOL, max_iter=CV_STEPS).factors.scores for rank in candidates
-        ]
+        start = fit_nuclear_norm(train, 0.5 * penalty, start=nuclear.scores, bound=bound, tol=INIT_TOL)
+        fits = [_sweep(train, start.scores, int(rank)) for rank in candidates]
         gaps.append(np.stack([scores[test.task, test.low] - scores[test.task, test.high] for scores in fits]))
         counts.append(test.count)
         wins.append(test.wins)
@@ -85,6 +85,17 @@ def select_rank(table: OutcomeTable, rng: np.random.Generator, *, init_scale: fl
     if abs(selection.validated_rank - nuclear_rank) > 1:
         return replace(selection, rank=selection.validated_rank)
     return selection
+
+
+def _sweep(cells: Cells, initial: FloatArray, rank: int) -> FloatArray:
+    """A rank-`rank` fit good enough to compare ranks: model rows, then task rows, each with the ridge that the polish's
+    penalty amounts to (nu = sqrt(r d_t d_m) / |Theta|_F over factors of equal strength). Its held-out losses differ from the
+    polish's by less than their noise, at a fraction of the time."""
+    factors = factorise(initial, rank)
+    size = float(np.sqrt(cells.n_tasks * cells.n_models))
+    norm = float(np.linalg.norm(factors.singular_values))
+    ridge = (rank * size / norm**2, size) if norm > 0.0 else (size, size)
+    return refine_rows(cells, cells, factors.left, initial, ridge=ridge, tol=CV_TOL, max_iter=CV_STEPS).scores
 
 
 def _paired_losses(gaps: FloatArray, count: FloatArray, wins: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -40,7 +40,14 @@ def constrain_rows(basis: FloatArray, limit: float, *, max_iter: int = 200) -> F
 
 
 def refine_rows(
-    model_cells: Cells, task_cells: Cells, basis: FloatArray, initial: FloatArray, *, ridge: float, tol: float, max_iter: int
+    model_cells: Cells,
+    task_cells: Cells,
+    basis: FloatArray,
+    initial: FloatArray,
+    *,
+    ridge: float | tuple[float, float],
+    tol: float,
+    max_iter: int,
 ) -> Refinement:
     """Steps 5 to 8: model rows on `model_cells` (D2), centring, task rows on `task_cells` (D3).
 
@@ -50,7 +57,10 @@ def refine_rows(
         A, orthonormal columns.
     initial : ndarray, shape (n_tasks, n_models)
         The untruncated initializer Theta0; opponents' scores are read from it.
+    ridge : float or (float, float)
+        Of the row-wise solves; a pair gives model rows and task rows one each.
     """
+    model_ridge, task_ridge = ridge if isinstance(ridge, tuple) else (ridge, ridge)
     rank = basis.shape[1]
     indptr, entry, flipped = _entries_by_model(model_cells)
     task = model_cells.task[entry]
@@ -68,7 +78,7 @@ def refine_rows(
         np.ascontiguousarray(initial[task, opponent]),
         count,
         wins,
-        ridge,
+        model_ridge,
         tol,
         max_iter,
         models,
@@ -88,7 +98,7 @@ def refine_rows(
         np.zeros(len(task_cells.task)),
         task_cells.count,
         task_cells.wins,
-        ridge,
+        task_ridge,
         tol,
         max_iter,
         tasks,
