@@ -62,17 +62,28 @@ def symmetric_root(covariance: FloatArray) -> FloatArray:
 
 
 def semidefinite_root(matrix: FloatArray) -> FloatArray:
-    """Some L with L L' = matrix; Cholesky's where it exists (the usual case, and ten times faster)."""
+    """A lower triangular L with L L' = matrix, in Fortran order; a singular matrix gets a jitter of 1e-13 of its diagonal, or more."""
     try:
-        return scipy.linalg.cholesky(matrix, lower=True, check_finite=False)
+        return np.asfortranarray(scipy.linalg.cholesky(matrix, lower=True, check_finite=False))
     except np.linalg.LinAlgError:
-        return np.ascontiguousarray(symmetric_root(matrix))
+        pass
+    diagonal = np.einsum("ii->i", matrix)
+    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    correlation = matrix / scale / scale[:, None]
+    jitter = 0.0
+    while True:
+        step = max(1e-13, 9.0 * jitter)
+        np.einsum("ii->i", correlation)[...] += step
+        jitter += step
+        try:
+            root = scipy.linalg.cholesky(correlation, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            continue
+        return np.asfortranarray(root * scale[:, None])
 
 
 def _apply_root(root: FloatArray, normals: FloatArray) -> FloatArray:
-    """root @ normals.T; a triangular root (in Fortran order, as Cholesky gives it) costs half."""
-    if root.flags.c_contiguous:
-        return root @ normals.T
+    """root @ normals.T for a lower triangular root in Fortran order: half the cost of a full product."""
     return scipy.linalg.blas.dtrmm(1.0, root, normals.T, side=0, lower=1)
 
 

