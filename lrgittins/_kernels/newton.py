@@ -178,7 +178,8 @@ def solve_factor_rows(
             if not accepted:
                 _row_state(start, stop, plus, minus, factors, offset, count, wins, ridge, row, gradient, hessian)
                 break
-            row[:] = trial
+            for a in range(rank):  # an array assigned to a slice would compile seconds of message formatting
+                row[a] = trial[a]
             value = new_value
         if status[u] == MAX_ITERATIONS and math.sqrt(np.sum(gradient * gradient)) <= tol * total:
             status[u] = CONVERGED
@@ -229,6 +230,35 @@ def _task_state(
 
 
 @kernel
+def _solve_definite(matrix: FloatArray, column: FloatArray, out: FloatArray) -> None:
+    """out = matrix^-1 out by Cholesky, for a positive definite matrix up to rounding; overwrites `matrix` and `column`.
+
+    np.linalg.solve would be as good, but takes 7 s to compile. Columns are taken off the rest row by row, which vectorises.
+    """
+    size = len(out)
+    floor = 0.0
+    for a in range(size):
+        floor = max(floor, 1e-16 * matrix[a, a])
+    for k in range(size):
+        pivot = math.sqrt(max(matrix[k, k], floor))
+        matrix[k, k] = pivot
+        for i in range(k + 1, size):
+            column[i] = matrix[i, k] / pivot
+            matrix[i, k] = column[i]
+        for i in range(k + 1, size):
+            factor = column[i]
+            for j in range(k + 1, i + 1):
+                matrix[i, j] -= factor * column[j]
+        out[k] /= pivot
+        for i in range(k + 1, size):
+            out[i] -= column[i] * out[k]
+    for k in range(size - 1, -1, -1):
+        out[k] /= matrix[k, k]
+        for j in range(k):
+            out[j] -= matrix[k, j] * out[k]
+
+
+@kernel
 def solve_bradley_terry(
     indptr: IntArray,
     low: IntArray,
@@ -273,13 +303,15 @@ def solve_bradley_terry(
         for m in range(n_models):
             if local[m] >= 0:
                 piece[local[m]] = pieces[t, m]
-        piece_size = np.zeros(piece.max() + 1)
+        piece_size = np.zeros(size)  # at most that many pieces
         for a in range(size):
             piece_size[piece[a]] += 1.0
         theta = np.zeros(size)
         trial = np.empty(size)
         gradient = np.empty(size)
         hessian = np.empty((size, size))
+        step = np.empty(size)
+        column = np.empty(size)
         status[t] = MAX_ITERATIONS
         last = False
         value = _task_state(start, stop, low, high, count, wins, ridge[t], local, theta, gradient, hessian)
@@ -292,13 +324,17 @@ def solve_bradley_terry(
                 last = True
             iterations[t] = iteration + 1
             # The gauge: adding a constant to a piece changes nothing, so its direction is filled in.
-            scale = np.trace(hessian) / size
+            scale = 0.0
+            for a in range(size):
+                scale += hessian[a, a] / size
             for a in range(size):
                 for b in range(size):
                     if piece[a] == piece[b]:
                         hessian[a, b] += scale / piece_size[piece[a]]
                 hessian[a, a] += 1e-15 * scale
-            step = np.linalg.solve(hessian, gradient)
+            for a in range(size):
+                step[a] = gradient[a]
+            _solve_definite(hessian, column, step)
             slope = np.sum(step * gradient)
             shrink = 1.0
             accepted = False
@@ -314,7 +350,8 @@ def solve_bradley_terry(
             if not accepted:
                 _task_state(start, stop, low, high, count, wins, ridge[t], local, theta, gradient, hessian)
                 break
-            theta[:] = trial
+            for a in range(size):
+                theta[a] = trial[a]
             value = new_value
         norm = math.sqrt(np.sum(gradient * gradient))
         if status[t] == MAX_ITERATIONS and norm <= tol * total:
