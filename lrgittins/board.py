@@ -255,6 +255,7 @@ def leaderboard(
     method: str = "step-down",
     calibration: str = "cross-fit",
     n_draws: int = 2000,
+    disconnected: str = "error",
     random_state: RandomState = 0,
 ) -> Leaderboard:
     """Votes in, certified leaderboard out: low-rank fit, cross-fitted inference, simultaneous certificates.
@@ -268,6 +269,8 @@ def leaderboard(
         Default min(10, number of models // 2), at least 1.
     alpha, family, method, n_draws : see `GapInference.bands`
     calibration : see `infer_gaps`
+    disconnected : {"error", "allow"}, default "error"
+        Comparisons that fall apart into pieces: raise, or rank without any certificate across pieces.
     random_state : int, Generator, SeedSequence or None, default 0
         Of the folds and of the draws.
 
@@ -290,7 +293,9 @@ def leaderboard(
     top_k = max(1, min(10, n_models // 2)) if top_k is None else check_int(top_k, "top_k", low=1, high=n_models)
     _check_early(alpha, method, n_draws)
     parse_family(family, comparisons.tasks, comparisons.models)
-    inference = infer_gaps(comparisons, LowRankBradleyTerry(rank=rank), calibration=calibration, random_state=random_state)
+    inference = infer_gaps(
+        comparisons, LowRankBradleyTerry(rank=rank, disconnected=disconnected), calibration=calibration, random_state=random_state
+    )
     return inference.certify(top_k, family=family, alpha=alpha, method=method, n_draws=n_draws, random_state=random_state)
 
 

@@ -355,6 +355,14 @@ def test_exported_functions_stay_functions_after_their_modules_are_loaded():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_islands_in_one_call():
+    islands = votes({key: (a * 10**4, b * 10**4) for key, (a, b) in ISLANDS.items()})
+    with pytest.raises(lg.NotIdentifiableError, match="disconnected"):
+        lg.leaderboard(islands)
+    board = lg.leaderboard(islands, disconnected="allow")
+    assert [interval(board, model) for model in "ABCD"] == [(1, 3), (2, 4), (1, 3), (2, 4)]
+
+
 def test_cluster_boards_are_wider():
     scores, task, a, b, outcome = simulate(n=3000, seed=1)
     cells = names("t", 6)[task], names("m", 7)[a], names("m", 7)[b]
