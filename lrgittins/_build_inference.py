@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from ._estimator import diagnostic
 from ._outcomes import IntArray
+from .bradley_terry import PerTaskBradleyTerry
 from .errors import ConvergenceWarning
 from .folds import draw_folds
 from .graph import pieces, strong_components
@@ -26,6 +28,8 @@ def infer_low_rank(
     comparisons: Comparisons, estimator: Any, n_folds: int, design: str, calibration: str, rng: np.random.Generator, seed: int | None
 ) -> GapInference:
     table = comparisons._table
+    if table.n_tasks == 1:
+        return _infer_single_task(comparisons, estimator, seed)
     n_tasks, n_models = table.n_tasks, table.n_models
     seen = np.unique(np.concatenate([table.low, table.high]))
     place = np.full(n_models, -1, dtype=np.int64)
@@ -72,6 +76,18 @@ def infer_low_rank(
         piece,
         component,
     )
+
+
+def _infer_single_task(comparisons: Comparisons, estimator: Any, seed: int | None) -> GapInference:
+    """One task has nothing to share: its low-rank fit is a plain Bradley-Terry fit, and so is its inference.
+
+    A one-step from a training fold would be much worse: a fold that takes a model's only loss with it leaves an unbounded
+    maximiser, whose information is nearly 0 and whose step therefore lands anywhere (A:B 999-1 came out with B ahead).
+    """
+    plain = PerTaskBradleyTerry(disconnected="allow", tol=estimator.tol, max_iter=estimator.max_iter)
+    wald = infer_wald(comparisons, plain, False, seed)
+    note = "one task has nothing to share: a plain Bradley-Terry fit with Wald inference on all data, without folds"
+    return replace(wald, estimator=estimator, notes=(note, *wald.notes))
 
 
 def _undetermined_tasks(determined: IntArray) -> NDArray[np.bool_]:

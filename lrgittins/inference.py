@@ -345,6 +345,7 @@ def infer_gaps(
     comparisons : Comparisons
     estimator : LowRankBradleyTerry, PerTaskBradleyTerry or PooledBradleyTerry, optional
         Default ``LowRankBradleyTerry()``: cross-fitted one-step scores, the estimator asked anew on every training set.
+        With a single task, which has nothing to share, it is the plain fit with the plain fit's inference.
         The other two give Wald inference with robust (sandwich) variances on all data, without folds.
     n_folds : int, default 6
         Folds balanced by (task, pair); whole clusters go to one fold.

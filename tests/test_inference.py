@@ -388,7 +388,7 @@ def test_bad_arguments_name_what_is_wrong(monkeypatch):
     with pytest.raises(lg.ParameterError, match="cross-fit"):
         lg.infer_gaps(comparisons, calibration="parametric")
     with pytest.raises(lg.ComparisonError, match="folds"):
-        lg.infer_gaps(votes({"A:B": (2, 1)}), n_folds=6)
+        lg.infer_gaps(votes({"A:B": (2, 1)}) + votes({"A:B": (1, 0)}, task="other"), n_folds=6)
     monkeypatch.setattr("lrgittins.inference.MAX_ROWS", 100)
     with pytest.raises(lg.ParameterError, match=r"6 x 21 = 126 rows, more than 100; use gaps\(task="):
         inference.gaps()
