@@ -163,6 +163,11 @@ def number(value: float | int | None, digits: int = 3) -> str:
     return f"{value:.{digits}f}"
 
 
+def count(n: int, thing: str) -> str:
+    """``1 row``, ``2,000 rows``."""
+    return f"{n:,} {thing}" if n == 1 else f"{n:,} {thing}s"
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[str] = (), flexible: str) -> str:
     """A text table at most `WIDTH` wide: the column `flexible` is shortened, columns named in `left` are left-aligned."""
     at = list(header).index(flexible)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._cli_common import Command, Reporter, check_out, common_options, echo_json, number, shorten, table, write_gzip
+from ._cli_common import Command, Reporter, check_out, common_options, count, echo_json, number, shorten, table, write_gzip
 from .errors import ParameterError
 
 if TYPE_CHECKING:
@@ -68,9 +68,12 @@ def read_votes(file: Path, options: Mapping[str, Any], report: Reporter) -> Comp
     votes = Comparisons.read(
         file, **columns, ties=options["ties"], both_bad=options["both_bad"], on_invalid=options["on_invalid"], aliases=aliases or None
     )
-    dropped = f", {votes.n_dropped:,} rows dropped" if votes.n_dropped else ""
-    report(f"{votes.n:,} votes, {len(votes.tasks)} tasks, {len(votes.models)} models{dropped}")
+    report(f"{count(votes.n, 'vote')}, {_sizes(votes)}" + (f", {count(votes.n_dropped, 'row')} dropped" if votes.n_dropped else ""))
     return votes
+
+
+def _sizes(votes: Comparisons) -> str:
+    return f"{count(len(votes.tasks), 'task')}, {count(len(votes.models), 'model')}"
 
 
 def _split_alias(item: str) -> tuple[str, str]:
@@ -100,10 +103,10 @@ def check(file: Path, as_json: bool, seed: int, report: Reporter, **intake: Any)
         tasks = plain.where(plain.notna(), None).to_dict("records")
         echo_json({"file": str(file), "n_models": len(votes.models), "pooled_pieces": islands, **about, "tasks": tasks})
         return
-    click.echo(f"{number(votes.n)} votes from {number(votes.n_rows)} rows: {len(votes.tasks)} tasks, {len(votes.models)} models")
+    click.echo(f"{count(votes.n, 'vote')} from {count(votes.n_rows, 'row')}: {_sizes(votes)}")
     click.echo(_dropped_line(votes, about))
-    click.echo(f"ties: {number(int(summary['ties'].sum()))} (policy {votes.ties}), both bad: {number(int(summary['both_bad'].sum()))}"
-               f" (policy {votes.both_bad})")  # fmt: skip
+    for column, policy in (("ties", votes.ties), ("both_bad", votes.both_bad)):
+        click.echo(f"{column.replace('_', ' ')}: {number(int(summary[column].sum()))} (policy {policy})")
     if about["n_clusters"] is not None:
         click.echo(f"clusters: {number(about['n_clusters'])}")
     if about["first_share"] is not None:
@@ -113,7 +116,7 @@ def check(file: Path, as_json: bool, seed: int, report: Reporter, **intake: Any)
     else:
         click.echo(f"all tasks together: {len(islands)} pieces that never meet (rank needs --disconnected allow):")
         for island in islands[:8]:
-            click.echo(f"  {number(len(island))} models: {shorten(', '.join(island), 80)}")
+            click.echo(f"  {count(len(island), 'model')}: {shorten(', '.join(island), 80)}")
         if len(islands) > 8:
             click.echo(f"  ... {len(islands) - 8} more")
     click.echo()
@@ -121,7 +124,8 @@ def check(file: Path, as_json: bool, seed: int, report: Reporter, **intake: Any)
     counts = ["n", "n_models", "n_pairs", "n_pieces", "n_separated", "ties", "both_bad", "dropped"]
     rows = [[str(task), *(number(int(row[name])) for name in counts), _percent(row["first_share"])] for task, row in summary.iterrows()]
     click.echo(table(header, rows, left=["task"], flexible="task"))
-    click.echo("\npieces: groups of models that never meet within the task; separated: models whose score has no finite estimate there.")
+    click.echo("\npieces: groups of models that never meet within the task")
+    click.echo("separated: models whose score has no finite estimate from that task alone")
 
 
 def _percent(share: float) -> str:
@@ -131,7 +135,7 @@ def _percent(share: float) -> str:
 def _dropped_line(votes: Comparisons, about: Mapping[str, Any]) -> str:
     if not votes.n_dropped:
         return "no rows dropped"
-    return f"{number(votes.n_dropped)} rows dropped: " + ", ".join(f"{reason} {number(rows)}" for reason, rows in about["dropped"].items())
+    return f"{count(votes.n_dropped, 'row')} dropped: " + ", ".join(f"{reason} {number(rows)}" for reason, rows in about["dropped"].items())
 
 
 # ---------------------------------------------------------------------------------------------------------- rank
@@ -152,8 +156,13 @@ def _dropped_line(votes: Comparisons, about: Mapping[str, Any]) -> str:
 @click.option("--method", type=click.Choice(METHODS), default="step-down", show_default=True, help="How gaps are declared.")
 @click.option("--estimator", type=click.Choice(ESTIMATORS), default="low-rank", show_default=True, help="Model of the scores.")
 @click.option("--calibration", type=click.Choice(["cross-fit", "parametric"]), default="cross-fit", show_default=True)
-@click.option("--disconnected", type=click.Choice(["error", "allow"]), default="error", show_default=True,
-              help="When the comparisons fall into pieces that never meet.")  # fmt: skip
+@click.option(
+    "--disconnected",
+    type=click.Choice(["error", "allow"]),
+    default="error",
+    show_default=True,
+    help="When the comparisons fall into pieces that never meet.",
+)
 @click.option("--n-draws", type=int, default=2000, show_default=True, help="Bootstrap draws (0: no intervals).")
 @click.option("--folds", type=int, default=6, show_default=True, help="Folds of the cross-fitting.")
 @click.option("--show", default="10", show_default=True, metavar="N", help="Models printed per task, or all.")

@@ -193,7 +193,8 @@ class Arrowhead:
             for t in self.deficient_tasks:
                 blocks[t] += max(float(largest[t]), typical * 1e-3) * np.eye(rank)
         block_roots: FloatArray = np.linalg.cholesky(blocks).astype(np.float64, copy=False)
-        coupling = _couple(self.space.left, np.linalg.solve(block_roots, self.cross))  # C_t, with C_t' C_t = B_t' A_tt^{-1} B_t
+        reduced: FloatArray = np.linalg.solve(block_roots, self.cross).astype(np.float64, copy=False)
+        coupling = _couple(self.space.left, reduced)  # C_t, with C_t' C_t = B_t' A_tt^{-1} B_t
         if bend is not None:
             inverse_roots = np.linalg.inv(block_roots)
             coupling = coupling + (inverse_roots[:, :, :, None] * bend[:, None, :, :]).reshape(coupling.shape)

@@ -29,4 +29,5 @@ def reduce_max(
         for b in range(n_draws):
             value = abs(plus[b] - minus[b]) * scale
             raised[b] = value if value > best[b] else best[b]
-        best[:] = raised
+        for b in range(n_draws):  # `best[:] = raised` would compile seconds of message formatting
+            best[b] = raised[b]
