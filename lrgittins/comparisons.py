@@ -33,8 +33,8 @@ class Comparisons:
     decimal text), coded by value in sorted order. Costs downstream follow the number of distinct (task, pair, outcome) groups
     (times clusters, where there are any), not the number of votes.
 
-    Options shared by all ways in
-    -----------------------------
+    Other Parameters
+    ----------------
     ties : {"half", "drop", "error"}
         A tie is an outcome of 1/2 (a quasi-likelihood), or is left out, or is refused.
     both_bad : {"tie", "drop", "error"}
