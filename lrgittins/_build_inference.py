@@ -16,7 +16,7 @@ from .errors import ConvergenceWarning
 from .folds import draw_folds
 from .graph import pieces, strong_components
 from .inference import GapInference
-from .low_rank import MAX_CONDITION, MAX_INCOHERENCE_SHARE, MIN_CONTRAST, MIN_SIGNAL_TO_NOISE, replace_models
+from .low_rank import MAX_CONDITION, MAX_INCOHERENCE_SHARE, MIN_CONTRAST, MIN_SIGNAL_TO_NOISE, relabel
 from .one_step import OneStep, cross_fit
 from .wald import wald_noise
 
@@ -32,9 +32,8 @@ def infer_low_rank(
         return _infer_single_task(comparisons, estimator, seed)
     n_tasks, n_models = table.n_tasks, table.n_models
     seen = np.unique(np.concatenate([table.low, table.high]))
-    place = np.full(n_models, -1, dtype=np.int64)
-    place[seen] = np.arange(len(seen))
-    compact = replace_models(table, place, len(seen))
+    place = np.cumsum(np.isin(np.arange(n_models), seen)) - 1
+    compact = relabel(table, np.arange(n_tasks), place)
     split = draw_folds(compact, n_folds, rng)
     # The whole graph has been judged; a training set that falls apart has its gaps withheld instead.
     lenient = type(estimator)(**{**estimator.get_params(), "disconnected": "allow"})

@@ -218,17 +218,17 @@ class LowRankBradleyTerry(ScoreEstimator):
 
     @one_blas_thread
     def _fit_table(self, table: OutcomeTable) -> LowRankFit:
-        """Fit counts. Models without comparisons take no part and get 0."""
-        seen = pooled_pieces(table) >= 0
-        if seen.all() or not seen.any():
+        """Fit counts. Tasks and models without comparisons take no part and get 0."""
+        seen_tasks = np.bincount(table.task, minlength=table.n_tasks) > 0
+        seen_models = pooled_pieces(table) >= 0
+        if seen_tasks.all() and seen_models.all():
             return self._fit_seen(table)
-        code = np.cumsum(seen) - 1
-        inner = self._fit_seen(replace_models(table, code, int(seen.sum())))
-        right = np.zeros((table.n_models, inner.rank))
-        right[seen] = inner.right
+        inner = self._fit_seen(relabel(table, np.cumsum(seen_tasks) - 1, np.cumsum(seen_models) - 1))
+        left, right = np.zeros((table.n_tasks, inner.rank)), np.zeros((table.n_models, inner.rank))
+        left[seen_tasks], right[seen_models] = inner.left, inner.right
         scores = np.zeros((table.n_tasks, table.n_models))
-        scores[:, seen] = inner.scores
-        return replace(inner, scores=scores, right=right)
+        scores[np.ix_(seen_tasks, seen_models)] = inner.scores
+        return replace(inner, scores=scores, left=left, right=right)
 
     def _fit_seen(self, table: OutcomeTable) -> LowRankFit:
         if table.n_tasks == 1:
@@ -299,9 +299,18 @@ class LowRankBradleyTerry(ScoreEstimator):
         return int(strong_components(table).max(initial=-1)) > int(pooled_pieces(table).max(initial=-1))
 
 
-def replace_models(table: OutcomeTable, code: NDArray[np.int64], n_models: int) -> OutcomeTable:
-    """The same comparisons with model codes mapped through an increasing `code`."""
-    return OutcomeTable(table.n_tasks, n_models, table.task, code[table.low], code[table.high], table.outcome, table.count, table.cluster)
+def relabel(table: OutcomeTable, task_code: NDArray[np.int64], model_code: NDArray[np.int64]) -> OutcomeTable:
+    """The same comparisons with codes mapped through non-decreasing maps, onto universes that end with the last code used."""
+    return OutcomeTable(
+        int(task_code[-1]) + 1,
+        int(model_code[-1]) + 1,
+        task_code[table.task],
+        model_code[table.low],
+        model_code[table.high],
+        table.outcome,
+        table.count,
+        table.cluster,
+    )
 
 
 def tangent_gradient(cells: Cells, factors: Factorisation) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from .tangent import Arrowhead, TangentSpace
 
 FloatArray = NDArray[np.float64]
 
+BEND_SHARES = (1.0, 0.8, 0.6, 0.4, 0.2)  # of the manifold's curvature, tried in turn until the operator is positive definite
 N_ROUNDS = 3  # the penalty is re-evaluated this often, the first time from Algorithm 1's result
 
 
@@ -194,9 +195,14 @@ def _ascent_step(operator: Arrowhead, state: _State, penalty: float, slope: Floa
     ridge = penalty / singular
     normal = state.gradient @ space.right_perp
     normal -= space.left @ (space.left.T @ normal)
-    try:
-        factor = operator.factor(ridge, bend=-normal[:, None, :] / singular[None, :, None])
-    except np.linalg.LinAlgError:
+    bend = -normal[:, None, :] / singular[None, :, None]
+    for share in BEND_SHARES:
+        try:
+            factor = operator.factor(ridge, bend=share * bend)
+            break
+        except np.linalg.LinAlgError:
+            continue
+    else:
         return operator.factor(ridge).solve(slope)
     inside = np.zeros((space.n_tasks, rank, rank, rank))  # D of the unit matrix M = e_i e_c', for every (i, c)
     for c in range(rank):
