@@ -17,11 +17,12 @@ from ._random import RandomState
 from ._threads import one_blas_thread
 from ._validation import check_alpha, check_choice, check_int
 from .errors import ParameterError
+from .order_statistics import RankCounts, order_counts
 
 if TYPE_CHECKING:
     from .inference import GapInference
 
-METHODS = ("max-t", "step-down")
+METHODS = ("max-t", "step-down", "order-statistic", "one-sided")
 FAMILIES = ("cell", "model", "task", "all")
 _KEPT_BYTES = 2**29  # joint draws up to this size are kept; larger ones are drawn again, the same, at each pass
 _TASK_CHUNK = 2000  # draws of one task made at once; fixed, so that results never depend on memory
@@ -236,12 +237,15 @@ class ClaimResult:
     sign: np.ndarray
     critical_value: float
     final_critical_value: float
+    counts: RankCounts | None = None  # order-statistic: bounds on the numbers above and below, which a rank needs
 
 
 def evaluate_claims(inference: GapInference, family: Family, draws: NoiseDraws, alpha: float, method: str) -> Iterator[ClaimResult]:
     """Every claim of the family in turn; a gap without a finite, positive standard error is left out and never declared."""
     n_tasks, n_models = len(inference.tasks), len(inference.models)
+    counts_only = method == "order-statistic"
     for claim in family.claims:
+        counts = None
         task, first, second = claim_gaps(family.kind, claim, n_tasks, n_models)
         estimate = inference._estimates(task, first, second)
         error = inference._std_errors(task, first, second)
@@ -253,11 +257,16 @@ def evaluate_claims(inference: GapInference, family: Family, draws: NoiseDraws, 
             chunks = draws.of_task(claim[0]) if inside_task else draws.joint()
             position = np.zeros(len(usable), dtype=np.int64) if inside_task else task[usable]
             inverse = 1.0 / error[usable]
-            found = reject(chunks, position, first[usable], second[usable], estimate[usable] * inverse, inverse, alpha, method)
+            arrays = position, first[usable], second[usable], estimate[usable] * inverse, inverse
+            found = reject(chunks, *arrays, alpha, "step-down" if method == "one-sided" else "max-t" if counts_only else method)
             critical, final = found.critical_value, found.final_critical_value
             declared = usable[found.rejected]
+            if counts_only and len(usable):
+                one_model = family.kind in ("cell", "model")
+                counts, exceeds = order_counts(chunks, inside_task, task[usable], *arrays[1:], alpha, one_model=one_model)
+                declared = usable[exceeds]
             sign[declared] = np.sign(estimate[declared]).astype(np.int8)
-        yield ClaimResult(claim, task, first, second, estimate, error, sign, critical, final)
+        yield ClaimResult(claim, task, first, second, estimate, error, sign, critical, final, counts)
 
 
 def check_band_arguments(inference: GapInference, family: Any, alpha: Any, method: Any, n_draws: Any) -> tuple[Family, float, str, int]:
@@ -265,6 +274,11 @@ def check_band_arguments(inference: GapInference, family: Any, alpha: Any, metho
     parsed = parse_family(family, inference.tasks, inference.models)
     alpha = check_alpha(alpha)
     method = check_choice(method, "method", METHODS)
+    if method == "one-sided" and parsed.kind != "cell":
+        raise ParameterError(
+            f"method='one-sided' certifies one model on one task at a time (of its two claims at most one can be false), so it takes "
+            f"family='cell' or ('cell', task, model), not {family!r}; for joint claims use method='step-down'"
+        )
     n_draws = check_int(n_draws, "n_draws", low=0)
     if n_draws > 0 and n_draws * alpha < 20:
         warnings.warn(
@@ -325,6 +339,10 @@ def make_bands(inference: GapInference, family: Any, *, alpha: float, method: st
     """See `GapInference.bands`."""
     from .inference import check_rows
 
+    if method == "one-sided":
+        raise ParameterError(
+            "method='one-sided' needs a K and gives certificates, not bands: use certify(top_k, family='cell', method='one-sided')"
+        )
     parsed, alpha, method, n_draws = check_band_arguments(inference, family, alpha, method, n_draws)
     n_tasks, n_models = len(inference.tasks), len(inference.models)
     per_claim = {

@@ -19,6 +19,7 @@ from .bands import NoiseDraws, check_band_arguments, collect_critical_values, ev
 from .board_io import board_fields, board_to_dict, make_frame, read_parquet, write_atomically, write_parquet
 from .certificates import certify_ranks, count_signs, point_ranks, rank_intervals
 from .errors import ParameterError, StateError
+from .one_sided import certify_cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -178,19 +179,26 @@ def make_board(
     one_model = parsed.kind in ("cell", "model")
     above, below = np.zeros((n_tasks, n_models), dtype=np.int64), np.zeros((n_tasks, n_models), dtype=np.int64)
     covered = np.zeros((n_tasks, n_models), dtype=bool)
+    one_sided = np.full((n_tasks, n_models), "unresolved", dtype=object)
     critical_values = []
     for result in evaluate_claims(inference, parsed, draws, alpha, method):
         rows = slice(None) if parsed.kind in ("model", "all") else slice(result.claim[0], result.claim[0] + 1)
         columns = slice(result.claim[-1], result.claim[-1] + 1) if one_model else slice(None)
         covered[rows, columns] = True
-        declared = result.sign != 0
-        index = result.task[declared], result.first[declared], result.second[declared]
-        count_signs(*index, result.sign[declared], above, below, one_model=one_model)
+        if result.counts is not None:
+            at_counts = result.counts.task, result.counts.model
+            above[at_counts], below[at_counts] = result.counts.above, result.counts.below
+        else:
+            declared = result.sign != 0
+            index = result.task[declared], result.first[declared], result.second[declared]
+            count_signs(*index, result.sign[declared], above, below, one_model=one_model)
+        if method == "one-sided" and n_draws:
+            one_sided[result.claim] = certify_cell(result, draws, alpha, top_k)
         critical_values.append(result.critical_value)
     low, high = rank_intervals(above, below, n_models)
     scores, votes = inference._scores, inference.votes.to_numpy()
     ranks = point_ranks(scores)
-    certificate = certify_ranks(low, high, top_k)
+    certificate = one_sided if method == "one-sided" else certify_ranks(low, high, top_k)
     task, model = np.nonzero(covered)
     order = np.lexsort((model, ranks[task, model], task))  # labels are sorted, so codes sort like names
     task, model = task[order], model[order]

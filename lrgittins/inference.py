@@ -275,7 +275,10 @@ class GapInference:
             "all" everything at once.
         alpha : float, default 0.05
             Error rate of every claim.
-        method : {"step-down", "max-t"}, default "step-down"
+        method : {"step-down", "max-t", "order-statistic"}, default "step-down"
+            What declares signs; the bands are always those of "max-t". "step-down" is Romano and Wolf's. "order-statistic"
+            bounds how many gaps exceed thresholds c_1 >= c_2 >= ..., which is what a rank needs, and declares signs with its
+            c_1. Choose before looking at the result. ("one-sided" needs a K: see `certify`.)
         n_draws : int, default 2000
             0 gives no bands.
         random_state : int, Generator, SeedSequence or None, default 0
@@ -300,6 +303,10 @@ class GapInference:
         random_state: RandomState = 0,
     ) -> Leaderboard:
         """Rank intervals and top-k certificates from simultaneous bands; arguments as in `bands`.
+
+        `method` may also be "one-sided", for cell families only: of "among the top K" and "not among the top K" at most one
+        can be false, so each is tested one-sided at the full alpha. The certificates hold per (task, model); `rank_low` and
+        `rank_high` are then those of the two-sided step-down, and not joint with the certificates.
 
         Raises
         ------
