@@ -91,3 +91,12 @@ def test_nothing_of_a_machine_is_tracked() -> None:
     names = [name for name in listing.stdout.split("\0") if name]
     assert not [name for name in names if name.endswith((".pkl", ".pickle", ".nbi", ".nbc", ".pyc"))]
     assert not [name for name in names if (ROOT / name).exists() and (ROOT / name).stat().st_size > 2**20]
+
+
+def test_architecture_names_every_module() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    modules = {path.stem for path in (ROOT / "lrgittins").glob("*.py")} | {
+        path.stem for path in (ROOT / "lrgittins" / "_kernels").glob("*.py")
+    }
+    unnamed = [name for name in modules if not name.startswith("__") and not re.search(rf"\b{name}\b", text)]
+    assert [name for name in sorted(unnamed) if not name.startswith("_cli_")] == []
