@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._estimator import diagnostic
+from ._noise import ScoreNoise
 from ._outcomes import IntArray
 from .bradley_terry import PerTaskBradleyTerry
 from .errors import ConvergenceWarning
@@ -17,7 +18,8 @@ from .folds import draw_folds
 from .graph import pieces, strong_components
 from .inference import GapInference
 from .low_rank import MAX_CONDITION, MAX_INCOHERENCE_SHARE, MIN_CONTRAST, MIN_SIGNAL_TO_NOISE, relabel
-from .one_step import OneStep, cross_fit
+from .one_step import OneStep, cross_fit, full_data_step
+from .parametric import ScaledNoise, standard_error_scale
 from .wald import wald_noise
 
 if TYPE_CHECKING:
@@ -25,7 +27,14 @@ if TYPE_CHECKING:
 
 
 def infer_low_rank(
-    comparisons: Comparisons, estimator: Any, n_folds: int, design: str, calibration: str, rng: np.random.Generator, seed: int | None
+    comparisons: Comparisons,
+    estimator: Any,
+    n_folds: int,
+    design: str,
+    calibration: str,
+    n_refits: int,
+    rng: np.random.Generator,
+    seed: int | None,
 ) -> GapInference:
     table = comparisons._table
     if table.n_tasks == 1:
@@ -34,24 +43,39 @@ def infer_low_rank(
     seen = np.unique(np.concatenate([table.low, table.high]))
     place = np.cumsum(np.isin(np.arange(n_models), seen)) - 1
     compact = relabel(table, np.arange(n_tasks), place)
-    split = draw_folds(compact, n_folds, rng)
+    notes: list[str] = []
     # The whole graph has been judged; a training set that falls apart has its gaps withheld instead.
     lenient = type(estimator)(**{**estimator.get_params(), "disconnected": "allow"})
-    result = cross_fit(compact, split, lenient, design, seen, n_models)
+    noise: ScoreNoise
+    if calibration == "parametric":
+        fit = lenient._fit_table(compact)
+        result = full_data_step(compact, fit, design, seen, n_models)
+        scale = standard_error_scale(compact, fit, result, lenient, design, seen, n_refits, rng)
+        noise = ScaledNoise(result.noise, scale)
+        n_folds = 1
+        notes.append(
+            f"standard errors scaled by {scale.min():.3f} to {scale.max():.3f} (tasks), from {n_refits} refits of simulated votes; "
+            "outside the paper's theory, which is for cross-fitting"
+        )
+    else:
+        split = draw_folds(compact, n_folds, rng)
+        result = cross_fit(compact, split, lenient, design, seen, n_models)
+        noise = result.noise
+        n_folds = split.n_folds
+        notes += split.notes
     whole_piece, strong = pieces(table), strong_components(table)
     component = np.where(strong < 0, -1, result.determined * n_models + strong)
     piece = np.repeat(whole_piece[None, :], n_tasks, axis=0)
     scores = np.where(piece >= 0, result.scores, np.nan)
     unseen_models = np.flatnonzero(whole_piece < 0)
-    diagnostics = _low_rank_diagnostics(result, split.n_folds, strong, whole_piece, comparisons)
+    diagnostics = _low_rank_diagnostics(result, n_folds, strong, whole_piece, comparisons)
     bad = [fact for fact in result.facts if not fact.converged]
     if bad:
         warnings.warn(
-            f"{len(bad)} of {split.n_folds} training fits stopped before they met tol={estimator.tol:g}; raise max_iter or tol",
+            f"{len(bad)} of {n_folds} training fits stopped before they met tol={estimator.tol:g}; raise max_iter or tol",
             ConvergenceWarning,
             stacklevel=4,
         )
-    notes = list(split.notes)
     empty = _undetermined_tasks(result.determined)
     if empty.any():
         names = ", ".join(repr(str(name)) for name in comparisons.tasks[empty][:6])
@@ -64,13 +88,13 @@ def infer_low_rank(
         comparisons.models,
         calibration,
         design,
-        split.n_folds,
+        n_folds,
         tuple(notes),
         diagnostics,
         seed,
         estimator,
         scores,
-        result.noise,
+        noise,
         table,
         piece,
         component,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from .tangent import Arrowhead, ArrowheadFactor, TangentSpace
 MAX_LAW_CELLS = 10**7
 _SUSPICIOUS = 1e8  # a condition number from which null directions are looked for
 _COARSE_RIDGE, _FINE_RIDGE = 1e-6, 1e-8  # shares of the blocks' scale; a null direction's variance differs a hundredfold
+_LOOSE = 25.0  # training variance of a gap (standard error 5) from which its fold fit is as good as unbounded: I(gap) is near 0 there
 _GROWTH = 1.1  # of a gap's variance between the two; a determined one grows by the ridge's share times the condition
 _CLUSTER_BLOCK = 2048  # clusters expanded at once; fixed, so that sums never depend on memory
 
@@ -30,6 +32,7 @@ class FoldFacts:
     rank: int
     converged: bool
     condition: float
+    looseness: float  # bound on the training data's variance of any gap
     ridge: float
     task_incoherence: float
     model_incoherence: float
@@ -82,6 +85,22 @@ def cross_fit(table: OutcomeTable, split: FoldSplit, estimator: Any, design: str
 
     `estimator._fit_table` is asked anew on every training set, so that each internal choice is cross-fitted too.
     """
+
+    def parts() -> Iterator[tuple[IntArray, IntArray, Any]]:
+        for counts in split.counts:
+            own = np.ascontiguousarray(counts)
+            yield table.count - own, own, estimator._fit_table(table.with_counts(table.count - own))
+
+    return _combine(table, parts(), design, seen, n_models)
+
+
+def full_data_step(table: OutcomeTable, fit: Any, design: str, seen: IntArray, n_models: int) -> OneStep:
+    """As `cross_fit`, from one fit that has seen all of `table`: no cross-fitting, so its noise is right up to a scale at best."""
+    return _combine(table, [(table.count, table.count, fit)], design, seen, n_models)
+
+
+def _combine(table: OutcomeTable, parts: Iterable[tuple[IntArray, IntArray, Any]], design: str, seen: IntArray, n_models: int) -> OneStep:
+    """One-steps of all parts: (training counts, counts the step is made on, fit of the training counts)."""
     n_total = float(table.count.sum())
     n_tasks = table.n_tasks
     all_cells = table.cells()
@@ -90,17 +109,15 @@ def cross_fit(table: OutcomeTable, split: FoldSplit, estimator: Any, design: str
     mean_influence = np.zeros((n_tasks, n_models))
     determined = np.full((n_tasks, n_models), -1, dtype=np.int64)
     determined[:, seen] = 0
-    for index in range(split.n_folds):
-        fold_count = np.ascontiguousarray(split.counts[index])
-        training = table.cells(table.count - fold_count)
-        fit = estimator._fit_table(table.with_counts(table.count - fold_count))
-        term = _FoldTerm.build(table, all_cells, training, fold_count, fit, design)
+    for training_count, fold_count, fit in parts:
+        term = _FoldTerm.build(table, all_cells, table.cells(training_count), fold_count, fit, design)
         pairs = determined[:, seen] * len(seen) + term.determined
         determined[:, seen] = np.unique(pairs, return_inverse=True)[1].reshape(pairs.shape)
         share = float(fold_count.sum()) / n_total
         scores[:, seen] += share * fit.scores + term.correction / n_total
         mean_influence[:, seen] += term.correction / n_total
         terms.append(term)
+    _keep_offsets(scores, determined, mean_influence)
     covariance = np.zeros((n_tasks, n_models, n_models))
     folds = []
     for term in terms:
@@ -116,6 +133,19 @@ def cross_fit(table: OutcomeTable, split: FoldSplit, estimator: Any, design: str
         determined,
         tuple(term.facts for term in terms),
     )
+
+
+def _keep_offsets(scores: FloatArray, determined: IntArray, correction: FloatArray) -> None:
+    """Give back (in place) the part of `correction` that moved classes of models against each other.
+
+    No gap between classes is determined, so a one-step there is noise over nearly no information (two friendlies made a team
+    best of the world by 15); the fits' own, shrunken offsets stand. Gaps inside a class keep their step.
+    """
+    for t, codes in enumerate(determined):
+        classes, place, size = np.unique(codes, return_inverse=True, return_counts=True)
+        if (classes >= 0).sum() > 1:
+            offset = np.bincount(place, correction[t], len(classes)) / size
+            scores[t] -= np.where(codes >= 0, offset[place], 0.0)
 
 
 def _embed_noise(
@@ -151,9 +181,10 @@ class _FoldTerm:
         facts = _describe(fit, space, operator, factor, training.total)
         weight = fold_count.astype(np.float64)
         determined = np.zeros((table.n_tasks, table.n_models), dtype=np.int64)
-        if factor.ridge > 0.0 or len(operator.deficient_tasks) or not facts.condition < _SUSPICIOUS:
+        suspicious = factor.ridge > 0.0 or len(operator.deficient_tasks) or not facts.condition < _SUSPICIOUS
+        if suspicious or not facts.looseness < _LOOSE:
             factor, coarse = (_ridged(operator, share).factor() for share in (_FINE_RIDGE, _COARSE_RIDGE))
-            determined = _determined(space, coarse.solve(np.eye(p)), factor.solve(np.eye(p)))
+            determined = _determined(space, coarse.solve(np.eye(p)), factor.solve(np.eye(p)), _LOOSE * training.total)
             # A comparison that bears on null directions says nothing about determined gaps; those it bears on are withheld.
             weight[determined[table.task, table.low] != determined[table.task, table.high]] = 0.0
         residual = np.empty(table.n_groups)
@@ -256,10 +287,12 @@ def _describe(fit: Any, space: TangentSpace, operator: Arrowhead, factor: Arrowh
     smallest = max(closest, 0.0) + float(by_task.min()) * (2.0 - closest)
     # An entry seen in isolation has variance 1 / (pI 2n / (d_t d_m)); a noise matrix of that variance has this norm.
     noise = np.sqrt(n_tasks * space.n_models / (2.0 * n_training * MEAN_RESIDUAL_VARIANCE)) * (np.sqrt(n_tasks) + np.sqrt(space.n_models))
+    condition, inverse_norm = _condition(operator, factor)
     return FoldFacts(
         rank=rank,
         converged=bool(fit.converged),
-        condition=_condition(operator, factor),
+        condition=condition,
+        looseness=2.0 * inverse_norm / n_training,  # a gap's coordinates have squared length at most 2
         ridge=float(factor.ridge),
         task_incoherence=float(by_task.max() * n_tasks / rank),
         model_incoherence=float(by_model.max() * space.n_models / rank),
@@ -268,19 +301,20 @@ def _describe(fit: Any, space: TangentSpace, operator: Arrowhead, factor: Arrowh
     )
 
 
-def _determined(space: TangentSpace, coarse: FloatArray, fine: FloatArray) -> IntArray:
+def _determined(space: TangentSpace, coarse: FloatArray, fine: FloatArray, largest: float) -> IntArray:
     """Which gaps the training data determine: inside a task, those between models with equal codes (n_tasks, n_models).
 
     `coarse`, `fine` are inverses of the operator with two ridges. A gap with any part in a null direction (a model seen on
     too few tasks, a task with too few pairs, pieces that never meet) has a variance that grows as the ridge falls; all
-    others keep theirs. Sums of determined gaps are determined, so the relation has classes.
+    others keep theirs. Sums of determined gaps are determined, so the relation has classes. So is a gap of a variance above
+    `largest` left out: a one-step there divides by an information that is nearly 0.
     """
     variances = []
     for inverse in (coarse, fine):
         covariance = _task_blocks(inverse, space, space.frame)
         diagonal = np.einsum("tmm->tm", covariance)
         variances.append(diagonal[:, :, None] + diagonal[:, None, :] - 2.0 * covariance)
-    same = variances[1] <= _GROWTH * variances[0]
+    same = (variances[1] <= _GROWTH * variances[0]) & (variances[1] <= largest)
     index = np.arange(space.n_models)
     same[:, index, index] = True
     return np.argmax(same, axis=2).astype(np.int64)
@@ -292,16 +326,17 @@ def _ridged(operator: Arrowhead, share: float) -> Arrowhead:
     largest = np.linalg.eigvalsh(operator.blocks)[:, -1]
     typical = float(largest.mean())
     models = float(np.einsum("ii->i", operator.models_block).mean()) if operator.models_block.size else 0.0
+    models = max(models, 1e-3 * typical, 1e-12)  # the law sums to 1: where nothing at all is known the inverse stays far from overflow
     return Arrowhead(
         operator.space,
-        operator.blocks + share * np.maximum(largest, 1e-3 * typical)[:, None, None] * np.eye(rank),
+        operator.blocks + share * np.maximum(largest, max(1e-3 * typical, 1e-12))[:, None, None] * np.eye(rank),
         operator.cross,
         operator.models_block + share * models * np.eye(len(operator.models_block)),
     )
 
 
-def _condition(operator: Arrowhead, factor: ArrowheadFactor) -> float:
-    """Condition number in the 1-norm, |A^{-1}| by Hager's estimate: a few solves, where eigenvalues would cost more than the fit."""
+def _condition(operator: Arrowhead, factor: ArrowheadFactor) -> tuple[float, float]:
+    """Condition number in the 1-norm and |A^{-1}|, by Hager's estimate: a few solves, where eigenvalues would cost more than the fit."""
     coupling = np.abs(operator._coupling)
     task_columns = np.abs(operator.blocks).sum(axis=1).ravel() + coupling.sum(axis=1)
     model_columns = coupling.sum(axis=0) + np.abs(operator.models_block).sum(axis=0)
@@ -317,4 +352,4 @@ def _condition(operator: Arrowhead, factor: ArrowheadFactor) -> float:
             break
         vector = np.zeros(p)
         vector[best] = 1.0
-    return float(largest * norm)
+    return float(largest * norm), norm

@@ -382,7 +382,7 @@ def test_bad_arguments_name_what_is_wrong(monkeypatch):
         inference.covariance([("t00", "m00", "m01")] * 10_001)
     with pytest.raises(lg.ParameterError, match="list of"):
         inference.covariance([])
-    for bad in ({"n_folds": 1}, {"design": "sparse"}, {"calibration": "parametric"}, {"random_state": -1}, {"estimator": "btl"}):
+    for bad in ({"n_folds": 1}, {"design": "sparse"}, {"calibration": "jackknife"}, {"random_state": -1}, {"estimator": "btl"}):
         with pytest.raises(lg.ParameterError):
             lg.infer_gaps(comparisons, **bad)
     with pytest.raises(lg.ParameterError, match="cross-fit"):
