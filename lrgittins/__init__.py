@@ -26,6 +26,12 @@ _EXPORTS = {
         "StateError",
         "StoreError",
     ],
+    "policies.gittins": ["GittinsPolicy"],
+    "policies.protocol": ["Policy", "Pull", "Recommendation"],
+    "policies.sysrs": ["SySRs"],
+    "policies.ucb_e": ["UCBE"],
+    "prices": ["arm_costs"],
+    "responses": ["ResponseMatrix"],
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
@@ -41,6 +47,12 @@ if TYPE_CHECKING:
         StateError,
         StoreError,
     )
+    from .policies.gittins import GittinsPolicy
+    from .policies.protocol import Policy, Pull, Recommendation
+    from .policies.sysrs import SySRs
+    from .policies.ucb_e import UCBE
+    from .prices import arm_costs
+    from .responses import ResponseMatrix
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
 

@@ -155,7 +155,7 @@ class GittinsPolicy(BasePolicy):
             raise ParameterError("variant='S' takes the shared prior of a data set: give prior=(mean, variance)")
         if variant == "G" and prior is not None:
             raise ParameterError("variant='G' is the general prior N(0.5, 0.04); use variant='S' for a prior of your own")
-        switches = {
+        switches: dict[str, Any] = {
             "cost_unit": "raw", "target": "empirical", "batch_schedule": "constant", "example_order": "per-arm", "roots": "paper",
             "anneal": False,
         }  # fmt: skip

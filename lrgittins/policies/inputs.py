@@ -128,7 +128,7 @@ def check_missing(missing: Any, counts: IntArray, arms: Sequence[Hashable]) -> N
         mask |= given
     empty = np.flatnonzero(mask.all(axis=1))
     if len(empty):
-        raise ParameterError(f"{len(empty)} arms have no cell at all: {shown(arms[k] for k in empty)}; leave them out")
+        raise ParameterError(f"{len(empty)} arms have no cell at all: {shown(arms[int(k)] for k in empty)}; leave them out")
     return mask if mask.any() else None
 
 
