@@ -108,6 +108,10 @@ class BasePolicy(ABC):
     def _refresh(self, arm: int) -> None:
         """Bring what is cached for `arm` up to date with the ledger."""
 
+    def _refresh_pending(self, arm: int) -> None:
+        """The same when only the pending cells of `arm` changed."""
+        self._refresh(arm)
+
     @abstractmethod
     def _recommend(self, rule: str | None) -> tuple[int, float, str]:
         """Arm, the maximised value (unit scale) and the rule applied."""
@@ -160,11 +164,11 @@ class BasePolicy(ABC):
         arm, size = choice
         positions = self.ledger.next_free(arm, size)
         token = f"{self._run_id}-{self._n_issued}-{zlib.crc32(positions.tobytes(), arm):08x}"
-        record = PendingPull(token, arm, positions, len(positions) * self.price_of(arm), time.time())
+        pull = self._pull(token, arm, positions, len(positions) * self.price_of(arm))
         self._n_issued += 1
-        self.ledger.reserve(record)
-        self._refresh(arm)
-        return self._public(record)
+        self.ledger.reserve(PendingPull(pull, arm, positions, time.time()))
+        self._refresh_pending(arm)
+        return pull
 
     @locked
     def tell(self, pull: Pull | str, scores: Any, *, cost: float | None = None, status: str = "ok") -> None:
@@ -190,14 +194,14 @@ class BasePolicy(ABC):
             Scores of the wrong number, range or type, a bad cost, or a failure under ``on_error="raise"``.
         """
         record = self._find(pull)
-        where = f"arm {self.arms[record.arm]!r} (pull {record.token})"
+        where = f"arm {self.arms[record.arm]!r} (pull {record.pull.token})"
         check_choice(status, "status", STATUSES)
-        charged = record.cost if cost is None else _check_cost(cost, where)
+        charged = record.pull.cost if cost is None else _check_cost(cost, where)
         if cost is None and self.cost is None:
             raise ResponseError(f"this policy was built with cost=None and learns prices: tell the true cost of the batch of {where}")
         n = len(record.positions)
         if status == "ok":
-            values = inputs.check_scores(scores, n, self.score_range, where)
+            values, failed = inputs.check_scores(scores, n, self.score_range, where), None
         else:
             values = np.full(n, np.nan) if scores is None else inputs.check_scores(scores, n, self.score_range, where, allow_nan=True)
             if self.on_error == "raise":
@@ -205,7 +209,8 @@ class BasePolicy(ABC):
                     f"the evaluation of {where} ended with status={status!r} and on_error='raise'; the pull is still pending: "
                     "tell its scores, or release it to have it asked again"
                 )
-        self.ledger.settle(record, values, charged, self.max_retries)
+            failed = np.isnan(values)
+        self.ledger.settle(record, values, charged, failed, self.max_retries)
         self._true_cost[record.arm] += charged
         self._true_cells[record.arm] += n
         self.n_told += 1
@@ -259,12 +264,12 @@ class BasePolicy(ABC):
         old = [record for record in self.ledger.pending.values() if max(now - record.issued, 0.0) >= limit]
         for record in old:
             self._close(record, "expired")
-        return [self._public(record) for record in old]
+        return [record.pull for record in old]
 
     def _close(self, record: PendingPull, how: str) -> None:
         self.ledger.release(record)
-        self._closed[_serial(record.token)] = how
-        self._refresh(record.arm)
+        self._closed[_serial(record.pull.token)] = how
+        self._refresh_pending(record.arm)
 
     def _find(self, pull: Pull | str) -> PendingPull:
         """The pending record of a pull, or the `StateError` that says why there is none."""
@@ -279,16 +284,15 @@ class BasePolicy(ABC):
             how = self._closed.get(serial)
             what = f"was {how} and may have been asked again; its result comes too late" if how else "has been told already"
             raise StateError(f"pull {token!r} {what}; nothing was changed")
-        if isinstance(pull, Pull):
-            asked = self._public(record)
-            if pull.arm != asked.arm or tuple(pull.examples) != asked.examples:
-                raise StateError(f"pull {token!r} contradicts the pending one, which was asked as {asked!r}; nothing was changed")
+        asked = record.pull
+        if isinstance(pull, Pull) and pull is not asked and (pull.arm != asked.arm or tuple(pull.examples) != asked.examples):
+            raise StateError(f"pull {token!r} contradicts the pending one, which was asked as {asked!r}; nothing was changed")
         return record
 
-    def _public(self, record: PendingPull) -> Pull:
-        codes = self.ledger.order_of(record.arm)[record.positions].tolist()
+    def _pull(self, token: str, arm: int, positions: IntArray, cost: float) -> Pull:
+        codes = self.ledger.order_of(arm)[positions].tolist()
         ids = codes if self.examples is None else [self.examples[j] for j in codes]
-        return Pull(record.token, self.arms[record.arm], tuple(ids), record.cost)
+        return Pull(token, self.arms[arm], tuple(ids), cost)
 
     # -- state that users read ------------------------------------------------------------------------------------
 
@@ -367,7 +371,7 @@ class BasePolicy(ABC):
     def pending(self) -> tuple[Pull, ...]:
         """The pending pulls, oldest first (after `load`: what the workers of the saved run were doing)."""
         with self._lock:
-            return tuple(self._public(record) for record in self.ledger.pending.values())
+            return tuple(record.pull for record in self.ledger.pending.values())
 
     def cells(self) -> dict[str, int]:
         """How many (arm, example) cells are free, pending, told, attached and missing; their sum never changes."""

@@ -232,7 +232,7 @@ class GittinsPolicy(BasePolicy):
 
     def _refresh(self, arm: int) -> None:
         ledger = self.ledger
-        n, seen, pending = int(ledger.n_cells[arm]), int(ledger.n_seen[arm]), int(ledger.n_pending[arm])
+        n, seen = int(ledger.n_cells[arm]), int(ledger.n_seen[arm])
         v0, t = float(self.prior_variance[arm]), float(self.noise_variance[arm])
         total = float(ledger.total[arm])
         mean = (float(self.prior_mean[arm]) * t + v0 * total) / (t + v0 * seen)
@@ -244,21 +244,28 @@ class GittinsPolicy(BasePolicy):
         complete = 0 < n == seen
         place = self._place[arm]
         self.root_table.resize(arm, n)
-        if complete:
-            index, ask = mean, -math.inf
-        elif n == 0:  # every cell was given up: nothing to ask, nothing to recommend
-            index = ask = -math.inf
-        else:
-            index = mean - self.root_table.root(arm, seen)
-            # Pending batches count as returned at their posterior mean: same M, later stage.
-            ask = -math.inf if seen + pending >= n else index if pending == 0 else mean - self.root_table.root(arm, seen + pending)
+        # An arm whose every cell was given up has nothing to ask and nothing to recommend.
+        index = mean if complete else mean - self.root_table.root(arm, seen) if n else -math.inf
         self._n_complete += int(complete) - int(self._is_complete[arm])
         self._is_complete[arm] = complete
         self._mean[arm], self._variance[arm], self._index[arm] = mean, variance, index
-        self._ask_by_place[place] = ask
         self._lcb_by_place[place] = mean - math.sqrt(variance) if n else -math.inf
         self._mean_by_place[place] = mean if n else -math.inf
         self._done_by_place[place] = mean if complete else -math.inf
+        self._refresh_pending(arm)
+
+    def _refresh_pending(self, arm: int) -> None:
+        """The index that asks: pending batches count as returned at their posterior mean (same M, later stage)."""
+        ledger = self.ledger
+        pending = int(ledger.n_pending[arm])
+        after = int(ledger.n_seen[arm]) + pending
+        if after >= ledger.n_cells[arm]:
+            ask = -math.inf
+        elif pending == 0:
+            ask = float(self._index[arm])
+        else:
+            ask = float(self._mean[arm]) - self.root_table.root(arm, after)
+        self._ask_by_place[self._place[arm]] = ask
 
     # -- decisions --------------------------------------------------------------------------------------------------
 

@@ -172,15 +172,16 @@ def check_scores(scores: Any, n: int, score_range: tuple[float, float], where: s
     if values.shape != (n,):
         raise ResponseError(f"scores of {where} must have shape ({n},), one per example asked, got shape {values.shape}")
     low, high = score_range
-    missing = np.isnan(values)
-    if missing.any() and not allow_nan:
-        raise ResponseError(
-            f"scores of {where} hold {int(missing.sum())} NaN, first at position {int(missing.argmax())}; "
-            "report a failed evaluation with status='error', never as a score"
-        )
-    outside = ~missing & ~((values >= low) & (values <= high))
-    if outside.any():
-        raise ResponseError(f"scores of {where} {range_problem(values[outside], low, high)}")
+    if n and not (values.min() >= low and values.max() <= high):  # false for NaN too
+        missing = np.isnan(values)
+        if missing.any() and not allow_nan:
+            raise ResponseError(
+                f"scores of {where} hold {int(missing.sum())} NaN, first at position {int(missing.argmax())}; "
+                "report a failed evaluation with status='error', never as a score"
+            )
+        outside = ~missing & ~((values >= low) & (values <= high))
+        if outside.any():
+            raise ResponseError(f"scores of {where} {range_problem(values[outside], low, high)}")
     return values if (low, high) == (0.0, 1.0) else (values - low) / (high - low)
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lrgittins.policies.protocol import Pull
+
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
@@ -22,10 +24,9 @@ FREE, PENDING, TOLD, ATTACHED, MISSING = 0, 1, 2, 3, 4
 class PendingPull:
     """One batch that was handed out and not yet told."""
 
-    token: str
+    pull: Pull  # as handed out; its cost is what is reserved
     arm: int
     positions: IntArray  # in the arm's example order, ascending
-    cost: float  # reserved, raw units
     issued: float  # seconds since the epoch: ages survive a save and a restart
 
 
@@ -55,7 +56,8 @@ class CellLedger:
         self.spent = 0.0
         self.pending: dict[str, PendingPull] = {}
         self.failures: dict[tuple[int, int], int] = {}
-        self._first_free = [0] * n_arms
+        self._first_free = [0] * n_arms  # nothing below is free
+        self._top = [0] * n_arms  # nothing from here on is observed
         self._state: list[NDArray[np.uint8] | None] = [None] * n_arms
         self._score: list[FloatArray | None] = [None] * n_arms
         if missing is not None:
@@ -92,42 +94,41 @@ class CellLedger:
     @property
     def reserved(self) -> float:
         """Expected cost of the pending pulls; summed anew, so that it is exactly 0 when there are none."""
-        return sum(pull.cost for pull in self.pending.values())
+        return sum(record.pull.cost for record in self.pending.values())
 
     def next_free(self, arm: int, size: int) -> IntArray:
         """The first `size` (or fewer) free positions of the arm."""
         start = self._first_free[arm]
         row = self._state[arm]
-        if row is None or not row[start : start + size].any():
+        if row is None or not any(row[start : start + size].tolist()):
             return np.arange(start, min(start + size, self.width), dtype=np.int64)
         return np.flatnonzero(row[start:] == FREE)[:size] + start
 
-    def reserve(self, pull: PendingPull) -> None:
+    def reserve(self, record: PendingPull) -> None:
         """Hand out the first free positions of an arm (from `next_free`)."""
-        self.state_of(pull.arm)[pull.positions] = PENDING
-        self.n_pending[pull.arm] += len(pull.positions)
-        self._first_free[pull.arm] = int(pull.positions[-1]) + 1
-        self.pending[pull.token] = pull
+        self.state_of(record.arm)[record.positions] = PENDING
+        self.n_pending[record.arm] += len(record.positions)
+        self._first_free[record.arm] = int(record.positions[-1]) + 1
+        self.pending[record.pull.token] = record
 
-    def release(self, pull: PendingPull) -> None:
+    def release(self, record: PendingPull) -> None:
         """Give the cells of a pending pull back."""
-        del self.pending[pull.token]
-        self.state_of(pull.arm)[pull.positions] = FREE
-        self.n_pending[pull.arm] -= len(pull.positions)
-        self._first_free[pull.arm] = min(self._first_free[pull.arm], int(pull.positions[0]))
+        del self.pending[record.pull.token]
+        self.state_of(record.arm)[record.positions] = FREE
+        self.n_pending[record.arm] -= len(record.positions)
+        self._first_free[record.arm] = min(self._first_free[record.arm], int(record.positions[0]))
 
-    def settle(self, pull: PendingPull, scores: FloatArray, cost: float, max_retries: int) -> None:
-        """Record the outcome of a pending pull; NaN is a failed cell: free again, or missing after `max_retries`."""
-        arm = pull.arm
-        del self.pending[pull.token]
-        self.n_pending[arm] -= len(pull.positions)
+    def settle(self, record: PendingPull, scores: FloatArray, cost: float, failed: NDArray[np.bool_] | None, max_retries: int) -> None:
+        """Record the outcome of a pending pull; a failed cell is free again, or missing after `max_retries`."""
+        arm = record.arm
+        del self.pending[record.pull.token]
+        self.n_pending[arm] -= len(record.positions)
         self.spent += cost
-        failed = np.isnan(scores)
-        if failed.any():
-            self._fail(arm, pull.positions[failed], max_retries)
-            self._observe(arm, pull.positions[~failed], scores[~failed], TOLD)
+        if failed is None:
+            self._observe(arm, record.positions, scores, TOLD)
         else:
-            self._observe(arm, pull.positions, scores, TOLD)
+            self._fail(arm, record.positions[failed], max_retries)
+            self._observe(arm, record.positions[~failed], scores[~failed], TOLD)
 
     def attach(self, arm: int, position: int, score: float, cost: float) -> None:
         """Record a result that exists already."""
@@ -142,9 +143,18 @@ class CellLedger:
         row = self.scores_of(arm)
         row[positions] = scores
         self.n_seen[arm] += len(positions)
-        # accumulate, unlike sum, adds strictly left to right: the zeros of unobserved cells change no bit, so the
-        # result is the sequential sum over the observed cells in example order, which a kernel can repeat.
-        self.total[arm] = np.add.accumulate(row)[-1]
+        # The sum over the observed cells in example order, strictly left to right: a tell beyond all others continues
+        # it, any other repeats it with accumulate (which, unlike sum, adds in order; zeros of unobserved cells change
+        # no bit). Either way the order of the tells leaves no trace, and a kernel can repeat it.
+        if int(positions[0]) >= self._top[arm]:
+            total = float(self.total[arm])
+            for score in scores.tolist():
+                total += score
+            self._top[arm] = int(positions[-1]) + 1
+        else:
+            self._top[arm] = max(self._top[arm], int(positions[-1]) + 1)
+            total = float(np.add.accumulate(row[: self._top[arm]])[-1])
+        self.total[arm] = total
 
     def _fail(self, arm: int, positions: IntArray, max_retries: int) -> None:
         self.n_errors[arm] += len(positions)

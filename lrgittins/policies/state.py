@@ -203,7 +203,7 @@ def dump(policy: BasePolicy) -> dict[str, Any]:
         "cells": cells,
         "failures": [[arm, position, count] for (arm, position), count in sorted(ledger.failures.items())],
         "pending": [
-            {"token": p.token, "arm": p.arm, "positions": p.positions.tolist(), "cost": p.cost, "issued": p.issued}
+            {"token": p.pull.token, "arm": p.arm, "positions": p.positions.tolist(), "cost": p.pull.cost, "issued": p.issued}
             for p in ledger.pending.values()
         ],
         "closed": {str(serial): how for serial, how in policy._closed.items()},
@@ -282,7 +282,8 @@ def restore(cls: type[P], saved: Any) -> P:
             arm = int(entry["arm"])
             if (policy.ledger.state_of(arm)[positions] != FREE).any():
                 raise ValueError(f"pull {entry['token']!r} holds cells that are not free")
-            policy.ledger.reserve(PendingPull(str(entry["token"]), arm, positions, float(entry["cost"]), float(entry["issued"])))
+            pull = policy._pull(str(entry["token"]), arm, positions, float(entry["cost"]))
+            policy.ledger.reserve(PendingPull(pull, arm, positions, float(entry["issued"])))
         policy.ledger.reset_first_free()
         field = "own"
         policy._restore_own(saved["own"])

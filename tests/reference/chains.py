@@ -13,11 +13,12 @@ from scipy.optimize import brentq
 
 def slow_sizes(schedule: str | Sequence[int], batch_size: int, n_examples: int) -> list[int]:
     """Batch sizes until all examples are seen."""
-    wanted = [1, 1, 1, 1, 2, 2, 4] if schedule == "ramp" else [] if isinstance(schedule, str) else [int(b) for b in schedule]
+    ramp = [1, 1, 1, 1, 2, 2, 4]
+    wanted = [int(b) for b in schedule] if not isinstance(schedule, str) else ramp if schedule == "ramp" else []
     sizes: list[int] = []
     while sum(sizes) < n_examples:
         size = wanted[len(sizes)] if len(sizes) < len(wanted) else batch_size
-        sizes.append(min(size, batch_size if schedule == "ramp" else size, n_examples - sum(sizes)))
+        sizes.append(min(size, batch_size if isinstance(schedule, str) else size, n_examples - sum(sizes)))
     return sizes
 
 

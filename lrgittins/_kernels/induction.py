@@ -1,0 +1,318 @@
+"""Backward induction of the centred optimal-stopping recursion on Gauss-Legendre panels.
+
+``W_H(x) = max(x, 0);  q_n(x) = -c_n + E W_{n+1}(x + s_n Z);  W_n = max(0, q_n);  q_n(r_n) = 0``.
+
+W_{n+1} is kept at Gauss-Legendre nodes of equal panels over [r_{n+1}, R]: the kink is a panel end, and right of R
+the function is x - C_{n+1} to within the chosen tail, so its expectation there is closed form. Widths come from a
+ladder, hence most neighbouring stages share theirs, and the Gaussian kernel between their panels depends on the
+panel distance alone: one small table of exponentials serves all panels (a block Toeplitz product).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._numba import kernel
+from .normal import expected_improvement, inverse_expected_improvement, normal_cdf, normal_pdf
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_INV_SQRT_2PI = 0.3989422804014327
+# Ratio of neighbouring panel widths on the ladder: a larger one wastes nodes, a smaller one loses shared tables.
+_RUNG = 1.25
+# Left of the last panel end by this many deviations the closed-form tail is below 1e-30 of anything it is added to.
+_NEGLIGIBLE = 12.0
+
+
+@kernel
+def _tail_value(x: float, s: float, right: float, cost_to_go: float) -> tuple[float, float]:
+    """E[(Y - C) 1{Y > R}] for Y ~ N(x, s^2), and its derivative in x."""
+    z = (x - right) / s
+    if right == cost_to_go:  # the whole of max(x - C, 0): keep the relative accuracy of its left tail
+        return expected_improvement(x - cost_to_go, s), normal_cdf(z)
+    if z < -_NEGLIGIBLE - 26.0:
+        return 0.0, 0.0
+    probability = normal_cdf(z)
+    density = normal_pdf(z)
+    return (x - cost_to_go) * probability + s * density, probability + density * (right - cost_to_go) / s
+
+
+@kernel
+def expect_stage(
+    x: float,
+    s: float,
+    first: float,
+    width: float,
+    n_panels: int,
+    values: FloatArray,
+    nodes: FloatArray,
+    right: float,
+    cost_to_go: float,
+    band_left: float,
+    band_right: float,
+) -> tuple[float, float]:
+    """E W(x + s Z) and its derivative; `values` (n_nodes, n_panels) are W times the quadrature weights."""
+    total, slope = _tail_value(x, s, right, cost_to_go)
+    low = max(0, int(math.floor((x - band_left * s - first) / width)))
+    high = min(n_panels - 1, int(math.floor((x + band_right * s - first) / width)))
+    inverse = 1.0 / s
+    for j in range(nodes.shape[0]):
+        offset = first + width * nodes[j] - x
+        for p in range(low, high + 1):
+            z = (offset + width * p) * inverse
+            mass = values[j, p] * math.exp(-0.5 * z * z)
+            total += mass * (_INV_SQRT_2PI * inverse)
+            slope += mass * z * (_INV_SQRT_2PI * inverse * inverse)
+    return total, slope
+
+
+@kernel
+def find_root(
+    guess: float,
+    cost: float,
+    s: float,
+    first: float,
+    width: float,
+    n_panels: int,
+    values: FloatArray,
+    nodes: FloatArray,
+    right: float,
+    cost_to_go: float,
+    band_left: float,
+    band_right: float,
+    lower: float,
+    upper: float,
+    remaining_std: float,
+) -> float:
+    """The x with E W(x + s Z) = cost, between the bounds `lower` and `upper`: safeguarded Newton on the logarithm."""
+    low, high = lower - 1e-9 * remaining_std, upper
+    root = guess
+    if not low < root < high:
+        root = 0.5 * (low + high)
+    for _ in range(100):
+        total, slope = expect_stage(root, s, first, width, n_panels, values, nodes, right, cost_to_go, band_left, band_right)
+        if total > cost:
+            high = root
+        else:
+            low = root
+        candidate = math.inf
+        if total > 0.0 and slope > 0.0:
+            if 0.5 * cost < total < 2.0 * cost:
+                # The difference is exact here, the logarithm of a ratio near 1 is not.
+                candidate = root - math.log1p((total - cost) / cost) * total / slope
+            else:
+                candidate = root + (math.log(cost) - math.log(total)) * total / slope
+        inside = low <= candidate <= high
+        if not inside:
+            candidate = 0.5 * (low + high)
+        step = candidate - root
+        root = candidate
+        # A Newton step this small leaves an error of its square; a halving must go on to the last bits.
+        if abs(step) <= (1e-7 if inside else 1e-16) * s:
+            break
+    return root
+
+
+@kernel
+def _fill_shared_width(
+    start: float,
+    first: float,
+    width: float,
+    n_source: int,
+    source: FloatArray,
+    s: float,
+    nodes: FloatArray,
+    band_left: float,
+    band_right: float,
+    n_target: int,
+    out: FloatArray,
+) -> None:
+    """Panels to panels of the same width: the kernel depends on the panel distance alone."""
+    n_nodes = nodes.shape[0]
+    shift = first - start
+    inverse = 1.0 / s
+    low = int(math.floor((-band_left * s - shift) / width)) - 1
+    high = int(math.ceil((band_right * s - shift) / width)) + 1
+    low = max(low, 1 - n_target)
+    high = min(high, n_source - 1)
+    for distance in range(low, high + 1):
+        begin = max(0, -distance)
+        end = min(n_target, n_source - distance)
+        if begin >= end:
+            continue
+        for j in range(n_nodes):
+            shifted = source[j, begin + distance : end + distance]
+            for i in range(n_nodes):
+                z = (shift + width * (distance + nodes[j] - nodes[i])) * inverse
+                if z > band_right + 0.5 or z < -band_left - 0.5:
+                    continue
+                weight = _INV_SQRT_2PI * inverse * math.exp(-0.5 * z * z)
+                row = out[i, begin:end]
+                for p in range(row.shape[0]):
+                    row[p] += weight * shifted[p]
+
+
+@kernel
+def solve_panels(
+    cost: FloatArray,
+    std: FloatArray,
+    nodes: FloatArray,
+    weights: FloatArray,
+    width_factor: float,
+    band: float,
+    tail: float,
+    closeness: float,
+    keep: bool,
+    roots: FloatArray,
+    starts: FloatArray,
+    widths: FloatArray,
+    rights: FloatArray,
+    bounds: IntArray,
+) -> tuple[FloatArray, float]:
+    """Roots of one chain, last stage first.
+
+    `cost`, `std`, `roots`: (H,); `roots` holds NaN or the roots of a coarser pass to start from. With `keep`, the weighted node values of W_1 .. W_{H-1} come back in one flat array:
+    stage n is ``flat[bounds[n]:bounds[n + 1]]``, shape (n_nodes, n_panels), on panels of `widths[n]` from `starts[n]`;
+    right of `rights[n]` it is x - C_n. The second result is the largest gap accepted where a root was taken from its
+    bounds (`closeness` at most).
+    """
+    n_stages = cost.shape[0]
+    n_nodes = nodes.shape[0]
+    cost_to_go = np.zeros(n_stages + 1)
+    variance_to_go = np.zeros(n_stages + 1)
+    for n in range(n_stages - 1, -1, -1):
+        cost_to_go[n] = cost_to_go[n + 1] + cost[n]
+        variance_to_go[n] = variance_to_go[n + 1] + std[n] * std[n]
+    flat = np.empty(1 if not keep else 1024)
+    used = 0
+    bounds[:] = 0
+    gap_taken = 0.0
+    largest_root = -math.inf
+    previous_root = 0.0
+    # The function of the stage ahead; W_H = max(x, 0) has no panels and its tail starts at 0.
+    first, width, n_panels, right = 0.0, 1.0, 0, 0.0
+    values = np.empty((n_nodes, 0))
+    for n in range(n_stages - 1, -1, -1):
+        s = std[n]
+        remaining = math.sqrt(variance_to_go[n])
+        ahead = cost_to_go[n + 1]
+        lower = ahead + inverse_expected_improvement(cost[n], remaining)
+        upper = cost_to_go[n]
+        gap = expected_improvement(ahead - lower, remaining)  # equals C_n - lower, without its cancellation
+        by_bound = s <= 0.0 or gap <= closeness
+        if by_bound:
+            root = upper
+            if s > 0.0:
+                gap_taken = max(gap_taken, gap)
+        elif n == n_stages - 1:
+            root = lower
+        else:
+            tilt = 0.0
+            if lower < ahead:  # a cheap batch: W grows by orders of magnitude to the right, and the band must follow
+                tilt = s * (ahead - lower) / variance_to_go[n]
+            guess = roots[n]  # the roots of a coarser pass, where there was one
+            if math.isnan(guess):
+                guess = 2.0 * roots[n + 1] - previous_root if n < n_stages - 2 else roots[n + 1]
+            root = find_root(
+                guess, cost[n], s, first, width, n_panels, values, nodes, right, ahead, band, band + tilt, lower, upper, remaining
+            )
+        previous_root = roots[n + 1] if n < n_stages - 1 else root
+        roots[n] = root
+        if n == 0:
+            break
+        largest_root = max(largest_root, root)
+        # W_n at its own nodes, on the widest rung below width_factor times the two deviations that meet here.
+        tilt = 0.0
+        if lower < ahead and s > 0.0:
+            tilt = s * (ahead - lower) / variance_to_go[n]
+        if by_bound:
+            new_width, new_panels, new_right = 1.0, 0, root
+            new_values = np.empty((n_nodes, 0))
+        else:
+            wanted = width_factor * min(s, std[n - 1])
+            new_width = _RUNG ** math.floor(math.log(wanted) / math.log(_RUNG))
+            reach = max(largest_root, root) + tail * remaining
+            new_panels = max(1, int(math.ceil((reach - root) / new_width)))
+            new_right = root + new_panels * new_width
+            new_values = np.zeros((n_nodes, new_panels))
+            if n_panels > 0:
+                if new_width == width:
+                    _fill_shared_width(
+                        root, first, width, n_panels, values, s, nodes, band, band + tilt, new_panels, new_values
+                    )
+                else:
+                    for i in range(n_nodes):
+                        for p in range(new_panels):
+                            x = root + new_width * (p + nodes[i])
+                            total = 0.0
+                            begin = max(0, int(math.floor((x - band * s - first) / width)))
+                            end = min(n_panels - 1, int(math.floor((x + (band + tilt) * s - first) / width)))
+                            for j in range(n_nodes):
+                                offset = first + width * nodes[j] - x
+                                for q in range(begin, end + 1):
+                                    z = (offset + width * q) / s
+                                    total += values[j, q] * math.exp(-0.5 * z * z)
+                            new_values[i, p] = total * (_INV_SQRT_2PI / s)
+            for i in range(n_nodes):
+                weight = weights[i] * new_width
+                for p in range(new_panels):
+                    x = root + new_width * (p + nodes[i])
+                    total = new_values[i, p]
+                    if n_panels == 0 or x > right - (band + 1.0) * s:
+                        total += _tail_value(x, s, right, ahead)[0]
+                    new_values[i, p] = weight * max(0.0, total - cost[n])
+        first, width, n_panels, right, values = root, new_width, new_panels, new_right, new_values
+        starts[n], widths[n], rights[n] = first, width, right
+        bounds[n] = n_panels * n_nodes  # lengths first; turned into offsets by the caller
+        if keep:
+            length = n_panels * n_nodes
+            if used + length > flat.shape[0]:
+                grown = np.empty(2 * (used + length))
+                grown[:used] = flat[:used]
+                flat = grown
+            for i in range(n_nodes):
+                for p in range(n_panels):
+                    flat[used] = values[i, p]
+                    used += 1
+    return flat[:used].copy(), gap_taken
+
+
+@kernel
+def solve_panels_many(
+    unit_cost: FloatArray,
+    batch: FloatArray,
+    std: FloatArray,
+    nodes: FloatArray,
+    weights: FloatArray,
+    width_factor: float,
+    band: float,
+    tail: float,
+    closeness: float,
+    roots: FloatArray,
+    gaps: FloatArray,
+) -> None:
+    """Chains that differ in cost alone: fills `roots` (n_costs, H) and `gaps` (n_costs,)."""
+    n_stages = std.shape[0]
+    starts, widths, rights = np.empty(n_stages), np.empty(n_stages), np.empty(n_stages)
+    bounds = np.zeros(n_stages + 1, dtype=np.int64)
+    for k in range(unit_cost.shape[0]):
+        _, gaps[k] = solve_panels(
+            unit_cost[k] * batch,
+            std,
+            nodes,
+            weights,
+            width_factor,
+            band,
+            tail,
+            closeness,
+            False,
+            roots[k],
+            starts,
+            widths,
+            rights,
+            bounds,
+        )
