@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lrgittins._random import RandomState
 from lrgittins._validation import check_choice, check_float, check_int
+from lrgittins.batch_schedule import batch_sizes
 from lrgittins.errors import ParameterError
 
 from . import inputs
@@ -128,7 +129,8 @@ class GittinsPolicy(BasePolicy):
         if not isinstance(anneal, (bool, np.bool_)):
             raise ParameterError(f"anneal must be True or False, got {anneal!r}")
         self.anneal = bool(anneal)
-        self.batch_schedule = _check_schedule(batch_schedule, self.ledger.width)
+        sizes = batch_sizes(self.ledger.width, self.batch_size, batch_schedule)
+        self.batch_schedule = batch_schedule if isinstance(batch_schedule, str) else sizes
         self._set_prior(prior, prior_mean, prior_variance, noise_variance)
         self._planned_cost = np.ones(self.n_arms) if self.cost is None else self.cost
         self._halvings = 0
@@ -393,12 +395,3 @@ class GittinsPolicy(BasePolicy):
         self.noise_variance = inputs.check_by_arm(saved["noise_variance"], "noise_variance", self.arms, low=0.0, low_open=True)
         self._planned_cost = inputs.check_by_arm(saved["planned_cost"], "planned_cost", self.arms, low=0.0)
         self._rebuild()
-
-
-def _check_schedule(schedule: Any, width: int) -> Any:
-    if isinstance(schedule, str):
-        return check_choice(schedule, "batch_schedule", ("ramp", "constant"))
-    sizes = np.asarray(schedule)
-    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes < 1).any() or int(sizes.sum()) != width:
-        raise ParameterError(f"batch_schedule must be 'ramp', 'constant' or positive integers that sum to {width}, got {schedule!r}")
-    return sizes.astype(np.int64)

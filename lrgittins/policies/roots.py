@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrgittins.batch_schedule import batch_sizes, cut_batches
 from lrgittins.root_schedule import off_schedule_root, root_schedule
 
 IntArray = NDArray[np.int64]
@@ -83,22 +84,19 @@ class RootTable:
             self._build(n, np.flatnonzero(n_cells == n))
 
     def _settings(self, n: int) -> dict[str, Any]:
-        schedule = self._batch_schedule
-        if not isinstance(schedule, str):
-            ends = np.minimum(np.cumsum(schedule), n)
-            schedule = np.diff(ends, prepend=0)
-            schedule = schedule[schedule > 0]
+        schedule = self._batch_schedule if isinstance(self._batch_schedule, str) else cut_batches(self._batch_schedule, n)
         return {
             "n_examples": n, "batch_size": self._batch_size, "batch_schedule": schedule, "cost_scale": self.cost_scale,
             "target": self._target, "method": self._method,
         }  # fmt: skip
 
     def _build(self, n: int, arms: IntArray) -> None:
+        settings = self._settings(n)
         schedule = root_schedule(
-            self.unit_cost[arms], prior_variance=self.prior_variance[arms], noise_variance=self.noise_variance[arms], **self._settings(n)
+            self.unit_cost[arms], prior_variance=self.prior_variance[arms], noise_variance=self.noise_variance[arms], **settings
         )
         if n not in self._stages:
-            self._stages[n] = _stages(schedule.batch_sizes)
+            self._stages[n] = _stages(batch_sizes(n, self._batch_size, settings["batch_schedule"]))
         for k, group in zip(arms.tolist(), np.broadcast_to(schedule.index_of_arm, len(arms)).tolist(), strict=True):
             self._row[k] = schedule.roots[group]
 

@@ -166,7 +166,7 @@ def dump(policy: BasePolicy) -> dict[str, Any]:
     seed = policy.random_state
     cells = []
     for k in range(policy.n_arms):
-        if not ledger.touched(k):
+        if not (ledger.touched(k) or policy._true_cells[k]):
             continue
         row, scores = ledger.state_of(k), ledger.scores_of(k) if ledger.n_seen[k] else None
         told, attached = np.flatnonzero(row == TOLD), np.flatnonzero(row == ATTACHED)
@@ -180,7 +180,8 @@ def dump(policy: BasePolicy) -> dict[str, Any]:
             "charged": float(policy._true_cost[k]),
             "charged_cells": int(policy._true_cells[k]),
         }
-        cells.append(entry)
+        if any(entry[name] for name in ("told", "attached", "errors", "charged_cells")):
+            cells.append(entry)
     saved: dict[str, Any] = {
         "format": FORMAT,
         "schema": SCHEMA,
@@ -269,7 +270,8 @@ def restore(cls: type[P], saved: Any) -> P:
         _restore_cells(policy, saved["cells"])
         field = "failures"
         for arm, position, count in saved["failures"]:
-            policy.ledger.restore_failures(int(arm), int(position), int(count), policy.max_retries)
+            where = int(_positions(policy, int(arm), [position])[0])
+            policy.ledger.restore_failures(int(arm), where, int(count), policy.max_retries)
         field = "counters"
         counters = saved["counters"]
         policy.n_told, policy._n_issued = int(counters["told"]), int(counters["issued"])
@@ -278,8 +280,8 @@ def restore(cls: type[P], saved: Any) -> P:
         policy._closed = {int(serial): str(how) for serial, how in saved["closed"].items()}
         field = "pending"
         for entry in saved["pending"]:
-            positions = np.array(entry["positions"], dtype=np.int64)
             arm = int(entry["arm"])
+            positions = _positions(policy, arm, entry["positions"])
             if (policy.ledger.state_of(arm)[positions] != FREE).any():
                 raise ValueError(f"pull {entry['token']!r} holds cells that are not free")
             pull = policy._pull(str(entry["token"]), arm, positions, float(entry["cost"]))
@@ -315,16 +317,25 @@ def _generator(saved: dict[str, Any]) -> np.random.Generator:
     return np.random.Generator(bits)
 
 
+def _positions(policy: BasePolicy, arm: int, values: list[Any]) -> NDArray[np.int64]:
+    """Ascending positions inside an existing arm's order."""
+    if not 0 <= arm < policy.n_arms:
+        raise ValueError(f"arm {arm} does not exist")
+    positions = np.array(values, dtype=np.int64)
+    if len(positions) and not (positions[0] >= 0 and positions[-1] < policy.ledger.width and (np.diff(positions) > 0).all()):
+        raise ValueError(f"positions of arm {policy.arms[arm]!r} are not ascending numbers below {policy.ledger.width}")
+    return positions
+
+
 def _restore_cells(policy: BasePolicy, cells: list[Any]) -> None:
     ledger = policy.ledger
     for entry in cells:
         k = int(entry["arm"])
-        if not 0 <= k < policy.n_arms:
-            raise ValueError(f"arm {k} does not exist")
+        _positions(policy, k, [])
         ledger.n_errors[k] = int(entry["errors"])
         policy._true_cost[k], policy._true_cells[k] = float(entry["charged"]), int(entry["charged_cells"])
         for name, kind in (("told", TOLD), ("attached", ATTACHED)):
-            positions = np.array(entry[name], dtype=np.int64)
+            positions = _positions(policy, k, entry[name])
             if len(positions) and (ledger.state_of(k)[positions] != FREE).any():
                 raise ValueError(f"arm {policy.arms[k]!r} has a cell that is counted twice or missing")
             scores = inputs.check_scores(
