@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -32,6 +34,7 @@ _EXPORTS = {
     "policies.ucb_e": ["UCBE"],
     "prices": ["arm_costs"],
     "responses": ["ResponseMatrix"],
+    "root_schedule": ["RootSchedule", "root_schedule"],
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from .policies.ucb_e import UCBE
     from .prices import arm_costs
     from .responses import ResponseMatrix
+    from .root_schedule import RootSchedule, root_schedule
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
 
@@ -68,3 +72,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_MODULE_OF})
+
+
+class _Package(ModuleType):
+    """Importing ``lrgittins.root_schedule`` would put the module in the place of the function of the same name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _MODULE_OF and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -12,7 +12,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .._numba import kernel
+from lrgittins._numba import kernel
+
 from .normal import expected_improvement, inverse_expected_improvement
 
 FloatArray = NDArray[np.float64]
@@ -93,7 +94,9 @@ def locate_root(q: FloatArray, k: int, step: float) -> tuple[float, float]:
 
 
 @kernel
-def start_grid(low: float, step: float, s: float, cost: float, snap: bool, known_root: float, values: FloatArray, masses: FloatArray) -> None:
+def start_grid(
+    low: float, step: float, s: float, cost: float, snap: bool, known_root: float, values: FloatArray, masses: FloatArray
+) -> None:
     """The function the first transform works on.
 
     `snap` (the paper's rule): W_H = max(x, 0) on the grid. Otherwise W_{H-1}, whose q is closed form, sharpened.
@@ -285,3 +288,36 @@ def solve_banded_many(
     """Chains that differ in cost alone, each on its own grid: fills `roots` (n_costs, H) and `inside` (1.0 or 0.0)."""
     for k in range(unit_cost.shape[0]):
         inside[k] = 1.0 if solve_banded(unit_cost[k] * batch, std, low[k], step[k], n_points, closeness, roots[k]) else 0.0
+
+
+@kernel
+def fill_bumps(s: float, step: FloatArray, n_points: int, out: FloatArray) -> None:
+    """One bump per row of `out` (n_rows, length), row k at spacing ``step[k]``."""
+    for k in range(step.shape[0]):
+        fill_bump(s, step[k], n_points, out[k])
+
+
+@kernel
+def start_grids(
+    low: FloatArray, step: FloatArray, s: float, cost: FloatArray, snap: bool, known: FloatArray, values: FloatArray, masses: FloatArray
+) -> None:
+    """`start_grid` for each row of `values` and `masses` (n_costs, n_points)."""
+    for k in range(low.shape[0]):
+        start_grid(low[k], step[k], s, cost[k], snap, known[k], values[k], masses[k])
+
+
+@kernel
+def advance_grids(
+    cost: FloatArray,
+    low: FloatArray,
+    step: FloatArray,
+    snap: bool,
+    known: FloatArray,
+    values: FloatArray,
+    change: FloatArray,
+    masses: FloatArray,
+    roots: FloatArray,
+) -> None:
+    """`advance_grid` for each row; `change` (n_costs, at least n_points), `known` and `roots` (n_costs,)."""
+    for k in range(low.shape[0]):
+        roots[k] = advance_grid(cost[k], low[k], step[k], snap, known[k], values[k], change[k], masses[k])

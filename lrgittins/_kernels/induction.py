@@ -15,7 +15,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .._numba import kernel
+from lrgittins._numba import kernel
+
 from .normal import expected_improvement, inverse_expected_improvement, normal_cdf, normal_pdf
 
 FloatArray = NDArray[np.float64]
@@ -175,7 +176,8 @@ def solve_panels(
 ) -> tuple[FloatArray, float]:
     """Roots of one chain, last stage first.
 
-    `cost`, `std`, `roots`: (H,); `roots` holds NaN or the roots of a coarser pass to start from. With `keep`, the weighted node values of W_1 .. W_{H-1} come back in one flat array:
+    `cost`, `std`, `roots`: (H,); `roots` holds NaN or the roots of a coarser pass to start from.
+    With `keep`, the weighted node values of W_1 .. W_{H-1} come back in one flat array:
     stage n is ``flat[bounds[n]:bounds[n + 1]]``, shape (n_nodes, n_panels), on panels of `widths[n]` from `starts[n]`;
     right of `rights[n]` it is x - C_n. The second result is the largest gap accepted where a root was taken from its
     bounds (`closeness` at most).
@@ -241,9 +243,7 @@ def solve_panels(
             new_values = np.zeros((n_nodes, new_panels))
             if n_panels > 0:
                 if new_width == width:
-                    _fill_shared_width(
-                        root, first, width, n_panels, values, s, nodes, band, band + tilt, new_panels, new_values
-                    )
+                    _fill_shared_width(root, first, width, n_panels, values, s, nodes, band, band + tilt, new_panels, new_values)
                 else:
                     for i in range(n_nodes):
                         for p in range(new_panels):
@@ -316,3 +316,23 @@ def solve_panels_many(
             rights,
             bounds,
         )
+
+
+@kernel
+def bound_roots(unit_cost: FloatArray, batch: FloatArray, std: FloatArray, lower: FloatArray, gap: FloatArray) -> None:
+    """Bounds of every root, both (n_costs, H): ``lower = C_{n+1} + EIinv_{S_n}(c_n)`` and ``gap = C_n - lower``.
+
+    With the outcome of the whole arm known in advance, one would go on exactly where it pays for the rest: hence
+    ``W_{n+1}(x) <= E max(0, x + S_{n+1} Z - C_{n+1})``, which gives the lower bound. Going on to the end whatever happens
+    gives the upper one, C_n.
+    """
+    for k in range(unit_cost.shape[0]):
+        ahead = 0.0
+        variance = 0.0
+        for n in range(std.shape[0] - 1, -1, -1):
+            variance += std[n] * std[n]
+            remaining = math.sqrt(variance)
+            offset = inverse_expected_improvement(unit_cost[k] * batch[n], remaining)
+            lower[k, n] = ahead + offset
+            gap[k, n] = expected_improvement(-offset, remaining)  # without the cancellation of c - EIinv(c)
+            ahead += unit_cost[k] * batch[n]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from .._numba import kernel
+from lrgittins._numba import kernel
 
 _INV_SQRT_2PI = 0.3989422804014327
 _LOG_SQRT_2PI = 0.9189385332046727
