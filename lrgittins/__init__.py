@@ -34,6 +34,7 @@ _EXPORTS = {
     "policies.ucb_e": ["UCBE"],
     "prices": ["arm_costs"],
     "responses": ["ResponseMatrix"],
+    "trace": ["Trace"],
     "root_schedule": ["RootSchedule", "root_schedule"],
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from .policies.ucb_e import UCBE
     from .prices import arm_costs
     from .responses import ResponseMatrix
+    from .trace import Trace
     from .root_schedule import RootSchedule, root_schedule
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
