@@ -158,6 +158,19 @@ def test_off_schedule_batches_reach_the_next_boundary_with_the_right_root() -> N
         assert sizes == [3, 4, 4]
 
 
+@pytest.mark.oracle
+def test_a_lost_cell_shortens_the_chain() -> None:
+    policy = lg.GittinsPolicy(1, 12, batch_size=4, batch_schedule="constant", cost_scale=5e-3, max_retries=0)
+    policy.tell(policy.ask(), [1, np.nan, 0, 1], status="error")
+    # Eleven cells in batches of 4, 4, 3; three are seen, so the next batch of one reaches the boundary at 4.
+    v = 0.04 / (1 + 3 * 0.04 / 0.25)
+    a = 8 / 11
+    root = a * slow_roots(5e-3 / a, n_examples=8, sizes=[1, 4, 3], prior_variance=v, noise_variance=0.25)[0]
+    mu = (0.5 * 0.25 + 0.04 * 2) / (0.25 + 0.12)
+    assert policy.posterior()["index"][0] == pytest.approx((2 + 8 * mu) / 11 - root, abs=2e-6)
+    assert [len(p.examples) for p in iter(policy.ask, None)] == [1, 4, 3]
+
+
 def test_attached_completion_gives_the_stop_signal() -> None:
     policy = lg.GittinsPolicy(2, 3, cost=[1.0, 1e6], cost_unit="raw")
     for j in range(3):

@@ -333,3 +333,14 @@ def test_read_only_inputs_are_accepted_and_never_written() -> None:
         scores.flags.writeable = False
         policy.tell(pull, scores)
     np.testing.assert_array_equal(order, [3, 1, 0, 2])
+
+
+@every_policy
+def test_a_copy_goes_its_own_way(make: Callable[..., Any]) -> None:
+    policy = make(3, 10, batch_size=2)
+    policy.tell(policy.ask(), np.ones(len(policy.pending[0].examples)))
+    before = snapshot(policy)
+    twin = copy.deepcopy(policy)
+    assert snapshot(twin) == before and twin.ask() == copy.deepcopy(policy).ask()
+    twin.tell(twin.pending[0], np.zeros(len(twin.pending[0].examples)))
+    assert snapshot(policy) == before

@@ -430,6 +430,15 @@ class BasePolicy(ABC):
     def _run_id(self) -> str:
         return hashlib.sha256(json.dumps(self.fingerprint, sort_keys=True).encode()).hexdigest()[:10]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and worker processes; a lock belongs to one process. Files are written by `save` alone."""
+        with self._lock:
+            return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        self.__dict__.update(attributes)
+        self._lock = threading.RLock()
+
     # -- helpers --------------------------------------------------------------------------------------------------
 
     def _arm_code(self, arm: Any) -> int:

@@ -281,11 +281,11 @@ class GittinsPolicy(BasePolicy):
     def _before_ask(self) -> None:
         if not self.anneal or self._stopped_at is None:
             return
-        while self._halvings < _MAX_HALVINGS:
+        while self._halvings < _MAX_HALVINGS and self._ask_by_place.max() > -np.inf:
             best = self._recommend(None)[0]
-            rivals = self._ask_by_place.copy()
-            rivals[self._place[best]] = -np.inf
-            if rivals.max() > self._mean[best] or self._ask_by_place.max() == -np.inf:
+            rivals = np.where(self._is_complete, -np.inf, self._index)
+            rivals[best] = -np.inf
+            if rivals.max() > self._mean[best] or rivals.max() == -np.inf:
                 return
             self._halvings += 1
             self._rebuild()

@@ -83,6 +83,11 @@ class RootTable:
         for n in sorted({n for n in self._cells if n > 0}):
             self._build(n, np.flatnonzero(n_cells == n))
 
+    def _tolerance(self, n: int, unit_cost: float) -> float:
+        """1e-6, and where a row costs so much that float64 cannot hold that (such an arm is never worth a batch) 1e-12 of its cost."""
+        whole = self.cost_scale * unit_cost * n
+        return 1e-6 if whole <= 1e6 else 10.0 ** (math.ceil(math.log10(whole)) - 12)
+
     def _settings(self, n: int) -> dict[str, Any]:
         schedule = self._batch_schedule if isinstance(self._batch_schedule, str) else cut_batches(self._batch_schedule, n)
         return {
@@ -92,13 +97,20 @@ class RootTable:
 
     def _build(self, n: int, arms: IntArray) -> None:
         settings = self._settings(n)
-        schedule = root_schedule(
-            self.unit_cost[arms], prior_variance=self.prior_variance[arms], noise_variance=self.noise_variance[arms], **settings
-        )
         if n not in self._stages:
             self._stages[n] = _stages(batch_sizes(n, self._batch_size, settings["batch_schedule"]))
-        for k, group in zip(arms.tolist(), np.broadcast_to(schedule.index_of_arm, len(arms)).tolist(), strict=True):
-            self._row[k] = schedule.roots[group]
+        tolerance = np.array([self._tolerance(n, cost) for cost in self.unit_cost[arms].tolist()])
+        for tol in np.unique(tolerance).tolist():
+            some = arms[tolerance == tol]
+            schedule = root_schedule(
+                self.unit_cost[some],
+                prior_variance=self.prior_variance[some],
+                noise_variance=self.noise_variance[some],
+                tol=tol,
+                **settings,
+            )
+            for k, group in zip(some.tolist(), schedule.index_of_arm.tolist(), strict=True):
+                self._row[k] = schedule.roots[group]
 
     def resize(self, arm: int, n_cells: int) -> None:
         """An arm lost a cell: its horizon shrinks, so its roots change."""
@@ -131,5 +143,6 @@ class RootTable:
         key = (n, seen, cost, v0, t)
         root = self._off.get(key)
         if root is None:
-            root = self._off[key] = off_schedule_root(cost, seen, prior_variance=v0, noise_variance=t, **self._settings(n))
+            tol = self._tolerance(n, cost)
+            root = self._off[key] = off_schedule_root(cost, seen, prior_variance=v0, noise_variance=t, tol=tol, **self._settings(n))
         return root

@@ -116,7 +116,7 @@ def unpack(packed: Any, field: str) -> NDArray[np.int64]:
 def _json_labels(labels: Iterable[Any], field: str) -> list[Any]:
     listed = list(labels)
     for label in listed:
-        if not isinstance(label, (str, int, float, bool)):
+        if not isinstance(label, (str, int, float, bool)) or (isinstance(label, float) and not np.isfinite(label)):
             raise StateError(f"field {field!r} cannot be saved as JSON: {label!r} is a {type(label).__name__}; use str or int labels")
     return listed
 
