@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from .policies.ucb_e import UCBE
     from .prices import arm_costs
     from .responses import ResponseMatrix
-    from .trace import Trace
     from .root_schedule import RootSchedule, root_schedule
+    from .trace import Trace
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
 
