@@ -32,8 +32,8 @@ def arm_costs(
 
     Parameters
     ----------
-    prices : data frame, or mapping name -> (input, output)
-        USD per 1M tokens. Joined by model name, never by position.
+    prices : data frame, or mapping name -> (input, output) or name -> {"input": ..., "output": ...}
+        USD per 1M tokens. Joined by model name (a column, or the index where there is no such column), never by position.
     input_tokens, output_tokens : float, mapping or Series by arm, or one per arm
         Tokens per example.
     arms : sequence of names, optional
@@ -70,8 +70,11 @@ def _price_table(prices: Any, model: str | None, input_price: str | None, output
     """Name -> all its (input, output) rows."""
     if isinstance(prices, Mapping) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in prices.values()):
         return {name: [pair] for name, pair in prices.items()}
+    if isinstance(prices, Mapping) and prices and all(isinstance(entry, Mapping) for entry in prices.values()):
+        prices = pd.DataFrame.from_dict({name: dict(entry) for name, entry in prices.items()}, orient="index")
     frame = to_pandas(prices, "the price table")
-    names = frame[_column(frame, model, _MODEL, "model")].tolist()
+    named_by_index = model is None and not isinstance(frame.index, pd.RangeIndex) and not any(name in frame.columns for name in _MODEL)
+    names = (frame.index if named_by_index else frame[_column(frame, model, _MODEL, "model")]).tolist()
     inputs = frame[_column(frame, input_price, _INPUT, "input_price")].tolist()
     outputs = frame[_column(frame, output_price, _OUTPUT, "output_price")].tolist()
     table: dict[Any, list[tuple[Any, Any]]] = {}

@@ -110,6 +110,18 @@ def test_a20_errors_are_not_zeros(make: Callable[..., Any]) -> None:
     assert policy.ledger.n_seen[0] == 8 and bool(policy.posterior()["complete"][0]), "a retried item counts once"
 
 
+@pytest.mark.parametrize("placeholder", [None, [], [0, 0], [-1.0, -1.0], [np.nan, np.nan]])
+def test_placeholders_of_a_failed_batch_are_no_scores(placeholder: Any) -> None:
+    policy = lg.UCBE(1, 2, batch_size=2)
+    policy.tell(policy.ask(), placeholder, status="timeout")
+    assert policy.ledger.n_seen[0] == 0 and policy.ledger.n_errors[0] == 2 and policy.spent == 2.0
+    pull = policy.ask()
+    with pytest.raises(lg.ResponseError, match="outside"):
+        policy.tell(pull, [np.nan, 7.0], status="error")
+    policy.tell(pull, [np.nan, 1.0], status="error")
+    assert policy.ledger.n_seen[0] == 1 and policy.ledger.total[0] == 1.0
+
+
 @every_policy
 def test_failures_are_retried_up_to_a_limit_and_then_missing(make: Callable[..., Any]) -> None:
     policy = make(1 if make is not MAKERS["sysrs"] else 2, 4, batch_size=4, max_retries=2)
@@ -215,7 +227,8 @@ def test_refused_tells_change_nothing(make: Callable[..., Any]) -> None:
         (lg.ResponseError, "cost", lambda: policy.tell(pull, np.ones(n), cost=float("nan"))),
         (lg.ResponseError, "cost", lambda: policy.tell(pull, np.ones(n), cost="free")),
         (lg.ParameterError, "status", lambda: policy.tell(pull, np.ones(n), status="done")),
-        (lg.ResponseError, "outside", lambda: policy.tell(pull, np.full(n, 2.0), status="error")),
+        (lg.ResponseError, "shape", lambda: policy.tell(pull, np.full(n + 1, np.nan), status="error")),
+        (lg.ResponseError, "numbers", lambda: policy.tell(pull, ["boom"] * n, status="error")),
         (lg.ParameterError, "Pull", lambda: policy.tell(7, np.ones(n))),
         (lg.StateError, "not asked", lambda: policy.tell("nonsense", np.ones(n))),
         (lg.StateError, "contradicts", lambda: policy.tell(lg.Pull(pull.token, "zzz", pull.examples, pull.cost), np.ones(n))),

@@ -21,6 +21,8 @@ def test_costs_are_joined_by_name() -> None:
     by_arm = lg.arm_costs(TABLE.iloc[::-1], input_tokens={"m2": 100, "m1": 1000}, output_tokens=pd.Series({"m1": 500, "m2": 0}))
     assert by_arm.to_dict() == {"m2": 0.001, "m1": 0.003}
     assert lg.arm_costs(pl.from_pandas(TABLE), input_tokens=[1, 2], output_tokens=0, arms=["m2", "m1"]).tolist() == [1e-5, 2e-6]
+    assert lg.arm_costs(TABLE.set_index("model"), input_tokens=1000, output_tokens=500).equals(costs)
+    assert lg.arm_costs({"x": {"input": 2.0, "output": 8.0}}, input_tokens=1e6, output_tokens=0).to_dict() == {"x": 2.0}
     assert lg.arm_costs({"x": (2.0, 8.0)}, input_tokens=1e6, output_tokens=1e6).tolist() == [10.0]
     assert lg.arm_costs(TABLE.rename(columns={"input": "in"}), input_tokens=1e6, output_tokens=0, input_price="in")["m2"] == 10.0
     policy = lg.GittinsPolicy(["m2", "m1"], 5, cost=costs)

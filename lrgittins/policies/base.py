@@ -178,8 +178,9 @@ class BasePolicy(ABC):
         ----------
         pull : Pull or its token
         scores : array-like, shape (len(pull.examples),)
-            In the order of ``pull.examples``. With a status other than "ok": None when all failed, or an array with
-            NaN at the failed examples.
+            In the order of ``pull.examples``. With a status other than "ok" an array with NaN at the failed examples keeps
+            the others; None, an empty array or one without NaN means that all failed, so that a placeholder such as 0 is
+            never taken for a score.
         cost : float, optional
             True cost of the whole batch, raw units; by default the expected one is charged.
         status : {"ok", "error", "timeout"}
@@ -203,7 +204,7 @@ class BasePolicy(ABC):
         if status == "ok":
             values, failed = inputs.check_scores(scores, n, self.score_range, where), None
         else:
-            values = np.full(n, np.nan) if scores is None else inputs.check_scores(scores, n, self.score_range, where, allow_nan=True)
+            values = self._partial(scores, n, where)
             if self.on_error == "raise":
                 raise ResponseError(
                     f"the evaluation of {where} ended with status={status!r} and on_error='raise'; the pull is still pending: "
@@ -216,6 +217,15 @@ class BasePolicy(ABC):
         self.n_told += 1
         self._refresh(record.arm)
         self._after_data(record.arm)
+
+    def _partial(self, scores: Any, n: int, where: str) -> FloatArray:
+        """Scores of a failed batch: what is not NaN beside a NaN counts."""
+        if scores is None or (np.ndim(scores) == 1 and len(scores) == 0):
+            return np.full(n, np.nan)
+        given = np.asarray(scores)
+        if given.shape == (n,) and given.dtype.kind in "biuf" and not np.isnan(given).any():
+            return np.full(n, np.nan)
+        return inputs.check_scores(scores, n, self.score_range, where, allow_nan=True)
 
     @locked
     def attach(self, arm: Any, example: Any, score: float, cost: float = 0.0) -> bool:
