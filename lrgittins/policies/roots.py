@@ -83,11 +83,6 @@ class RootTable:
         for n in sorted({n for n in self._cells if n > 0}):
             self._build(n, np.flatnonzero(n_cells == n))
 
-    def _tolerance(self, n: int, unit_cost: float) -> float:
-        """1e-6, and where a row costs so much that float64 cannot hold that (such an arm is never worth a batch) 1e-12 of its cost."""
-        whole = self.cost_scale * unit_cost * n
-        return 1e-6 if whole <= 1e6 else 10.0 ** (math.ceil(math.log10(whole)) - 12)
-
     def _settings(self, n: int) -> dict[str, Any]:
         schedule = self._batch_schedule if isinstance(self._batch_schedule, str) else cut_batches(self._batch_schedule, n)
         return {
@@ -99,18 +94,11 @@ class RootTable:
         settings = self._settings(n)
         if n not in self._stages:
             self._stages[n] = _stages(batch_sizes(n, self._batch_size, settings["batch_schedule"]))
-        tolerance = np.array([self._tolerance(n, cost) for cost in self.unit_cost[arms].tolist()])
-        for tol in np.unique(tolerance).tolist():
-            some = arms[tolerance == tol]
-            schedule = root_schedule(
-                self.unit_cost[some],
-                prior_variance=self.prior_variance[some],
-                noise_variance=self.noise_variance[some],
-                tol=tol,
-                **settings,
-            )
-            for k, group in zip(some.tolist(), schedule.index_of_arm.tolist(), strict=True):
-                self._row[k] = schedule.roots[group]
+        schedule = root_schedule(
+            self.unit_cost[arms], prior_variance=self.prior_variance[arms], noise_variance=self.noise_variance[arms], **settings
+        )
+        for k, group in zip(arms.tolist(), schedule.index_of_arm.tolist(), strict=True):
+            self._row[k] = schedule.roots[group]
 
     def resize(self, arm: int, n_cells: int) -> None:
         """An arm lost a cell: its horizon shrinks, so its roots change."""
@@ -143,6 +131,5 @@ class RootTable:
         key = (n, seen, cost, v0, t)
         root = self._off.get(key)
         if root is None:
-            tol = self._tolerance(n, cost)
-            root = self._off[key] = off_schedule_root(cost, seen, prior_variance=v0, noise_variance=t, tol=tol, **self._settings(n))
+            root = self._off[key] = off_schedule_root(cost, seen, prior_variance=v0, noise_variance=t, **self._settings(n))
         return root
