@@ -28,12 +28,14 @@ _EXPORTS = {
         "StateError",
         "StoreError",
     ],
+    "evaluate": ["evaluate"],
     "policies.gittins": ["GittinsPolicy"],
     "policies.protocol": ["Policy", "Pull", "Recommendation"],
     "policies.sysrs": ["SySRs"],
     "policies.ucb_e": ["UCBE"],
     "prices": ["arm_costs"],
     "responses": ["ResponseMatrix"],
+    "store": ["read_store"],
     "trace": ["Trace"],
     "root_schedule": ["RootSchedule", "root_schedule"],
 }
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
         StateError,
         StoreError,
     )
+    from .evaluate import evaluate
     from .policies.gittins import GittinsPolicy
     from .policies.protocol import Policy, Pull, Recommendation
     from .policies.sysrs import SySRs
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
     from .prices import arm_costs
     from .responses import ResponseMatrix
     from .root_schedule import RootSchedule, root_schedule
+    from .store import read_store
     from .trace import Trace
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
