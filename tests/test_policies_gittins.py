@@ -181,6 +181,18 @@ def test_attached_completion_gives_the_stop_signal() -> None:
     assert policy.recommend().arm == 0 and policy.recommend("completed").rule == "completed"
 
 
+def test_a_tie_with_a_completed_arm_stops() -> None:
+    def make() -> lg.GittinsPolicy:
+        return lg.GittinsPolicy(2, [1, 8], cost_scale=0.05)
+
+    index = float(make().posterior()["index"][1])
+    assert 0.0 < index < 1.0
+    for score, stops in ((index, True), (np.nextafter(index, 1.0), True), (np.nextafter(index, 0.0), False)):
+        policy = make()
+        policy.attach(0, 0, score)
+        assert policy.should_stop is stops and policy.stop_signal is stops
+
+
 def test_zero_costs_go_first_and_stop_only_when_complete() -> None:
     scores = bernoulli(3, 10)
     policy = lg.GittinsPolicy(3, 10, cost=[0.0, 1.0, 0.0], batch_size=4, random_state=5)
@@ -269,7 +281,7 @@ def test_anneal_goes_on_exploring_after_the_stop() -> None:
     assert plain.stopped_at == annealed.stopped_at
     assert steps[: plain.stopped_at] == annealed_steps[: plain.stopped_at], "nothing changes before the signal"
     assert 0 < annealed._halvings <= 20
-    assert sorted(annealed_steps) != annealed_steps and len(annealed_steps) == len(steps)
+    assert annealed_steps != steps and len(annealed_steps) == len(steps)
     assert annealed.root_table.cost_scale == 2e-2 * 0.5**annealed._halvings
 
 
