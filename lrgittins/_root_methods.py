@@ -71,6 +71,11 @@ def rounding_bound(unit_cost: FloatArray, batch: FloatArray, std: FloatArray) ->
     return 2.0 * np.finfo(float).eps * (len(std) + 10) * (math.sqrt(float(np.sum(std**2))) + unit_cost * batch.sum())
 
 
+def allowed_error(tol: float, unit_cost: FloatArray, batch: FloatArray) -> FloatArray:
+    """`tol`, or the rounding of the total cost where that alone is more, shape (n_costs,)."""
+    return np.maximum(tol, 2.0 * np.finfo(float).eps * (len(batch) + 10) * unit_cost * batch.sum() * 1.01)
+
+
 def bounds_of_roots(unit_cost: FloatArray, batch: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Lower bounds and how far below C_n they lie, both (n_costs, H)."""
     lower = np.empty((len(unit_cost), len(std)))
@@ -107,14 +112,14 @@ def panel_roots(unit_cost: FloatArray, batch: FloatArray, std: FloatArray, tol: 
     coarse = _run_panels(unit_cost, batch, std, first, tol, none).roots
     roots, bound = coarse.copy(), np.full(len(unit_cost), np.inf)
     used = np.zeros(len(unit_cost), dtype=np.int64)
-    floor = rounding_bound(unit_cost, batch, std)
+    floor, allowed = rounding_bound(unit_cost, batch, std), allowed_error(tol, unit_cost, batch)
     todo = np.arange(len(unit_cost))
     for level in range(first + 1, len(PANEL_LEVELS)):
         fine = _run_panels(unit_cost[todo], batch, std, level, tol, roots[todo])
         reached = np.abs(fine.roots - roots[todo]).max(axis=1) + fine.bound + floor[todo]
         roots[todo], bound[todo], used[todo] = fine.roots, reached, level
-        todo = todo[~(reached <= tol)]
-        if len(todo) == 0 or np.all(floor[todo] > tol):
+        todo = todo[~(reached <= allowed[todo])]
+        if len(todo) == 0 or np.all(floor[todo] > allowed[todo]):
             break
     return Solution(roots, bound, used)
 
@@ -145,6 +150,7 @@ def _grid_doubling(unit_cost: FloatArray, batch: FloatArray, std: FloatArray, to
     total_std = math.sqrt(float(np.sum(std**2)))
     classes = _grid_class(unit_cost, float(batch.sum()), total_std)
     floor = rounding_bound(unit_cost, batch, std) + np.where(gap <= closeness, gap, 0.0).sum(axis=1)
+    allowed = allowed_error(tol, unit_cost, batch)
     low, high = np.empty(len(unit_cost)), np.empty(len(unit_cost))
     for value in np.unique(classes):
         low[classes == value], high[classes == value] = _grid_range(int(value), batch, std)
@@ -175,8 +181,8 @@ def _grid_doubling(unit_cost: FloatArray, batch: FloatArray, std: FloatArray, to
         reached = np.abs(fine - roots[todo]).max(axis=1) + floor[todo]
         reached[np.isnan(reached)] = np.inf  # a grid too coarse to hold its roots
         roots[todo], bound[todo], used[todo] = fine, reached, n_points
-        todo = todo[~(reached <= tol)]
-        if len(todo) == 0 or grid_points is not None or n_points >= _LAST_POINTS or np.all(floor[todo] > tol):
+        todo = todo[~(reached <= allowed[todo])]
+        if len(todo) == 0 or grid_points is not None or n_points >= _LAST_POINTS or np.all(floor[todo] > allowed[todo]):
             return Solution(roots, bound, used)
         n_points = 2 * n_points - 1
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ._off_schedule import shortened_root
 from ._root_chains import solve_chains, transition_std
+from ._root_methods import allowed_error
 from ._validation import check_choice, check_float, check_int
 from .batch_schedule import batch_sizes
 from .errors import ParameterError
@@ -227,7 +228,7 @@ def root_schedule(
     grid_points : int, optional
         Points of the grid of "banded", "fft" (the finer of the two compared; no doubling then) and "paper"; odd, at least 33.
     tol : float
-        Largest absolute error of a root.
+        Largest absolute error of a root (but not below the rounding of an arm's total cost).
     n_jobs : int
         Threads over distinct costs; the result does not depend on it.
 
@@ -287,9 +288,10 @@ def root_schedule(
         h = len(batches)
         roots[rows, :h], sizes[rows, :h], stds[rows, :h] = found, batches, std
         bound = max(bound, float(bounds.max())) if not np.isnan(bounds).any() else np.nan
-        if method != "paper" and not bounds.max() <= tol:
-            worst = int(rows[np.argmax(bounds)])
-            reached = float(bounds.max())
+        over = bounds - allowed_error(tol, distinct[rows, 0], batches)
+        if method != "paper" and not over.max() <= 0.0:
+            worst = int(rows[np.argmax(over)])
+            reached = float(bounds[np.argmax(over)])
             raise ParameterError(
                 f"method={method!r} cannot meet tol={tol:g} for arm {int(np.argmax(index_of_arm == worst))} (cost_scale * cost = "
                 f"{distinct[worst, 0]:g}, n_examples={int(n)}): the error reached is {reached:.2g}; raise tol"
@@ -374,7 +376,9 @@ def _per_arm(value: Any, name: str, *, low: float, low_open: bool = False, whole
     given = np.asarray(value)
     if given.ndim > 1 or given.size == 0:
         raise ParameterError(f"{name} must be a number or one number per arm, got shape {given.shape}")
-    for arm, item in enumerate(given.reshape(-1).tolist() if given.dtype.kind not in "iuf" else ()):
+    if given.dtype.kind not in "iuf":  # texts, gaps, mixtures: look at the items as they were given
+        given = np.asarray(value, dtype=object)
+    for arm, item in enumerate(given.reshape(-1).tolist() if given.dtype.kind == "O" else ()):
         if isinstance(item, bool) or not isinstance(item, numbers.Real):
             raise ParameterError(f"{name}{_of_arm(arm, given)} must be a {kind} {limit}, got {item!r}")
     numbers_ = given.astype(np.float64)

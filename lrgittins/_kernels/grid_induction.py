@@ -189,7 +189,7 @@ def solve_banded(cost: FloatArray, std: FloatArray, low: float, step: float, n_p
     q = np.zeros(n_points)
     kink = 0  # first point of the previous stage with q >= 0
     window_end = 0
-    largest_root = -math.inf
+    largest_root = 0.0  # the kink of W_H counts: an arm that turns out bad is still left at the end
     inside = True
     for n in range(n_stages - 1, -1, -1):
         s = std[n]

@@ -193,7 +193,7 @@ def solve_panels(
     used = 0
     bounds[:] = 0
     gap_taken = 0.0
-    largest_root = -math.inf
+    largest_root = 0.0  # the kink of W_H counts: an arm that turns out bad is still left at the end
     previous_root = 0.0
     # The function of the stage ahead; W_H = max(x, 0) has no panels and its tail starts at 0.
     first, width, n_panels, right = 0.0, 1.0, 0, 0.0
@@ -262,7 +262,7 @@ def solve_panels(
                 for p in range(new_panels):
                     x = root + new_width * (p + nodes[i])
                     total = new_values[i, p]
-                    if n_panels == 0 or x > right - (band + 1.0) * s:
+                    if n_panels == 0 or x > right - (band + tilt + 1.0) * s:
                         total += _tail_value(x, s, right, ahead)[0]
                     new_values[i, p] = weight * max(0.0, total - cost[n])
         first, width, n_panels, right, values = root, new_width, new_panels, new_right, new_values

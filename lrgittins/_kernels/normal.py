@@ -94,4 +94,4 @@ def inverse_expected_improvement(value: float, s: float) -> float:
         u += step
         if abs(step) <= 1e-9 * (1.0 + abs(u)):  # quadratic: the next step would be below rounding
             break
-    return u * s
+    return min(u * s, value)  # EI_s(z) >= z, also in the last bit
