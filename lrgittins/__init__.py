@@ -17,6 +17,8 @@ __version__ = "0.1.0"
 logging.getLogger("lrgittins").addHandler(logging.NullHandler())
 
 _EXPORTS = {
+    "compare": ["compare"],
+    "comparison": ["PolicyComparison"],
     "errors": [
         "ComparisonError",
         "ConvergenceWarning",
@@ -34,6 +36,7 @@ _EXPORTS = {
     "policies.sysrs": ["SySRs"],
     "policies.ucb_e": ["UCBE"],
     "prices": ["arm_costs"],
+    "replay": ["replay"],
     "responses": ["ResponseMatrix"],
     "store": ["read_store"],
     "trace": ["Trace"],
@@ -42,6 +45,8 @@ _EXPORTS = {
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 if TYPE_CHECKING:
+    from .compare import compare
+    from .comparison import PolicyComparison
     from .errors import (
         ComparisonError,
         ConvergenceWarning,
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
     from .policies.sysrs import SySRs
     from .policies.ucb_e import UCBE
     from .prices import arm_costs
+    from .replay import replay
     from .responses import ResponseMatrix
     from .root_schedule import RootSchedule, root_schedule
     from .store import read_store

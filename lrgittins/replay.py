@@ -58,8 +58,8 @@ def replay(
     share = check_budget(budget)
     if not isinstance(responses, ResponseMatrix):
         raise ParameterError(f"responses must be a ResponseMatrix (from_frame, from_array or read), got {type(responses).__name__}")
-    if isinstance(policy, str) or not isinstance(policy, Policy):
-        from .compare import build_policy
+    if isinstance(policy, (str, type)) or not isinstance(policy, Policy):  # a policy class is a factory too
+        from .policy_names import build_policy
 
         policy = build_policy(policy, responses, budget=share, random_state=random_state)
     return run_policy(responses, policy, budget=share, strict=strict, random_state=random_state)
