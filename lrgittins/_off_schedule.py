@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ._kernels.induction import find_root, solve_panels
+from ._kernels.induction import find_root
 from ._kernels.normal import expected_improvement, inverse_expected_improvement
 from ._root_chains import chain_digest, transition_std
-from ._root_methods import PANEL_LEVELS, closeness_of, gauss_legendre, panel_roots
+from ._root_methods import PANEL_LEVELS, closeness_of, fill_roots, gauss_legendre, panel_roots
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -46,35 +46,13 @@ class StoredValues:
 def store_values(unit_cost: float, sizes: IntArray, stds: FloatArray, tol: float) -> StoredValues:
     """Solve one chain on the panels that meet `tol` and keep its W."""
     batch = sizes.astype(np.float64)
-    n_stages = len(stds)
     solution = panel_roots(np.array([unit_cost]), batch, stds, tol)
     level = int(solution.level[0])
-    settings = PANEL_LEVELS[level]
-    nodes, weights = gauss_legendre(settings.n_nodes)
-    starts, widths, rights = np.zeros(n_stages), np.ones(n_stages), np.zeros(n_stages)
-    lengths = np.zeros(n_stages + 1, dtype=np.int64)
+    kept = fill_roots(np.array([unit_cost]), batch, stds, level, tol, True, solution.roots.copy(), np.zeros(1))
+    ends = np.cumsum(kept.lengths[::-1])[::-1]  # the last stage comes first
     cost = unit_cost * batch
-    flat, _ = solve_panels(
-        cost,
-        stds,
-        nodes,
-        weights,
-        settings.width,
-        settings.band,
-        settings.tail,
-        closeness_of(tol, n_stages),
-        True,
-        solution.roots[0].copy(),
-        starts,
-        widths,
-        rights,
-        lengths,
-    )
-    # The kernel stores the last stage first.
-    ends = np.cumsum(lengths[::-1])[::-1]
-    offsets = ends - lengths
     to_go = np.append(np.cumsum(cost[::-1])[::-1], 0.0)
-    return StoredValues(level, flat, np.stack([offsets, ends], axis=1), starts, widths, rights, to_go)
+    return StoredValues(level, kept.flat, np.stack([ends - kept.lengths, ends], axis=1), kept.starts, kept.widths, kept.rights, to_go)
 
 
 class _Store:

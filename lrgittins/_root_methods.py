@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ._fft import fast_length, get_transform
 from ._kernels.grid_induction import advance_grids, fill_bump, fill_bumps, solve_banded_many, start_grids
-from ._kernels.induction import bound_roots, solve_panels_many
+from ._kernels.induction import bound_roots, solve_panels
 
 FloatArray = NDArray[np.float64]
 
@@ -39,8 +39,9 @@ class PanelLevel:
     tail: float
 
 
-# Error of a root at H = 125 to 767, price 1 and 10: 5e-7, 2e-8, 2e-12, 2e-15; the last two are for costs near 0.
+# Error of a root at H = 125 to 767, price 1 and 10: 2e-5, 1e-6, 3e-8, 3e-12, 3e-15; the last two are for costs near 0.
 PANEL_LEVELS = (
+    PanelLevel(3, 2.0, 4.5, 4.5),
     PanelLevel(4, 2.0, 5.5, 5.5),
     PanelLevel(5, 2.0, 6.0, 6.0),
     PanelLevel(8, 2.5, 7.0, 7.0),
@@ -91,17 +92,54 @@ def closeness_of(tol: float, n_stages: int) -> float:
 
 def first_panel_level(tol: float) -> int:
     """The coarser of the two levels that usually meet `tol`."""
-    return 0 if tol >= 5e-7 else 1 if tol >= 1e-7 else 2 if tol >= 1e-11 else 3
+    return 0 if tol >= 1e-4 else 1 if tol >= 5e-7 else 2 if tol >= 1e-7 else 3 if tol >= 1e-11 else 4
+
+
+@dataclass(frozen=True)
+class PanelValues:
+    """W_{H-1}, ..., W_1 of a chain as weighted node values in that order; panels, right ends and lengths by stage, (H,) or (H + 1,)."""
+
+    flat: FloatArray
+    starts: FloatArray
+    widths: FloatArray
+    rights: FloatArray
+    lengths: NDArray[np.int64]
+
+
+def fill_roots(
+    unit_cost: FloatArray, batch: FloatArray, std: FloatArray, level: int, tol: float, keep: bool, roots: FloatArray, gaps: FloatArray
+) -> PanelValues:
+    """One run of the panel kernel at one level, from the roots in `roots` (NaN: none) into them; `keep` the last chain's W."""
+    settings = PANEL_LEVELS[level]
+    nodes, weights = gauss_legendre(settings.n_nodes)
+    n_stages = len(std)
+    starts, widths, rights = np.zeros(n_stages), np.ones(n_stages), np.zeros(n_stages)
+    lengths = np.zeros(n_stages + 1, dtype=np.int64)
+    flat = solve_panels(
+        unit_cost,
+        batch,
+        std,
+        nodes,
+        weights,
+        settings.width,
+        settings.band,
+        settings.tail,
+        closeness_of(tol, n_stages),
+        keep,
+        roots,
+        gaps,
+        starts,
+        widths,
+        rights,
+        lengths,
+    )
+    return PanelValues(flat, starts, widths, rights, lengths)
 
 
 def _run_panels(unit_cost: FloatArray, batch: FloatArray, std: FloatArray, level: int, tol: float, start: FloatArray) -> Solution:
-    settings = PANEL_LEVELS[level]
-    nodes, weights = gauss_legendre(settings.n_nodes)
     roots = start.copy()
     gaps = np.zeros(len(unit_cost))
-    solve_panels_many(
-        unit_cost, batch, std, nodes, weights, settings.width, settings.band, settings.tail, closeness_of(tol, len(std)), roots, gaps
-    )
+    fill_roots(unit_cost, batch, std, level, tol, False, roots, gaps)
     return Solution(roots, gaps * len(std), np.full(len(unit_cost), level))
 
 

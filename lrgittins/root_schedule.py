@@ -288,7 +288,7 @@ def root_schedule(
         h = len(batches)
         roots[rows, :h], sizes[rows, :h], stds[rows, :h] = found, batches, std
         bound = max(bound, float(bounds.max())) if not np.isnan(bounds).any() else np.nan
-        over = bounds - allowed_error(tol, distinct[rows, 0], batches)
+        over = bounds - allowed_error(tol, distinct[rows, 0], batches.astype(np.float64))
         if method != "paper" and not over.max() <= 0.0:
             worst = int(rows[np.argmax(over)])
             reached = float(bounds[np.argmax(over)])

@@ -158,131 +158,64 @@ def _fill_shared_width(
 
 
 @kernel
-def solve_panels(
-    cost: FloatArray,
-    std: FloatArray,
+def _fill_any_width(
+    start: float,
+    new_width: float,
+    first: float,
+    width: float,
+    n_source: int,
+    source: FloatArray,
+    s: float,
     nodes: FloatArray,
-    weights: FloatArray,
-    width_factor: float,
-    band: float,
-    tail: float,
-    closeness: float,
-    keep: bool,
-    roots: FloatArray,
-    starts: FloatArray,
-    widths: FloatArray,
-    rights: FloatArray,
-    bounds: IntArray,
-) -> tuple[FloatArray, float]:
-    """Roots of one chain, last stage first.
-
-    `cost`, `std`, `roots`: (H,); `roots` holds NaN or the roots of a coarser pass to start from.
-    With `keep`, the weighted node values of W_1 .. W_{H-1} come back in one flat array:
-    stage n is ``flat[bounds[n]:bounds[n + 1]]``, shape (n_nodes, n_panels), on panels of `widths[n]` from `starts[n]`;
-    right of `rights[n]` it is x - C_n. The second result is the largest gap accepted where a root was taken from its
-    bounds (`closeness` at most).
-    """
-    n_stages = cost.shape[0]
+    band_left: float,
+    band_right: float,
+    n_target: int,
+    out: FloatArray,
+) -> None:
+    """Panels to panels of another width: every pair of nodes within the band has its own exponential."""
     n_nodes = nodes.shape[0]
-    cost_to_go = np.zeros(n_stages + 1)
-    variance_to_go = np.zeros(n_stages + 1)
-    for n in range(n_stages - 1, -1, -1):
-        cost_to_go[n] = cost_to_go[n + 1] + cost[n]
-        variance_to_go[n] = variance_to_go[n + 1] + std[n] * std[n]
-    flat = np.empty(1 if not keep else 1024)
-    used = 0
-    bounds[:] = 0
-    gap_taken = 0.0
-    largest_root = 0.0  # the kink of W_H counts: an arm that turns out bad is still left at the end
-    previous_root = 0.0
-    # The function of the stage ahead; W_H = max(x, 0) has no panels and its tail starts at 0.
-    first, width, n_panels, right = 0.0, 1.0, 0, 0.0
-    values = np.empty((n_nodes, 0))
-    for n in range(n_stages - 1, -1, -1):
-        s = std[n]
-        remaining = math.sqrt(variance_to_go[n])
-        ahead = cost_to_go[n + 1]
-        lower = ahead + inverse_expected_improvement(cost[n], remaining)
-        upper = cost_to_go[n]
-        gap = expected_improvement(ahead - lower, remaining)  # equals C_n - lower, without its cancellation
-        by_bound = s <= 0.0 or gap <= closeness
-        if by_bound:
-            root = upper
-            if s > 0.0:
-                gap_taken = max(gap_taken, gap)
-        elif n == n_stages - 1:
-            root = lower
-        else:
-            tilt = 0.0
-            if lower < ahead:  # a cheap batch: W grows by orders of magnitude to the right, and the band must follow
-                tilt = s * (ahead - lower) / variance_to_go[n]
-            guess = roots[n]  # the roots of a coarser pass, where there was one
-            if math.isnan(guess):
-                guess = 2.0 * roots[n + 1] - previous_root if n < n_stages - 2 else roots[n + 1]
-            root = find_root(
-                guess, cost[n], s, first, width, n_panels, values, nodes, right, ahead, band, band + tilt, lower, upper, remaining
-            )
-        previous_root = roots[n + 1] if n < n_stages - 1 else root
-        roots[n] = root
-        if n == 0:
-            break
-        largest_root = max(largest_root, root)
-        # W_n at its own nodes, on the widest rung below width_factor times the two deviations that meet here.
-        tilt = 0.0
-        if lower < ahead and s > 0.0:
-            tilt = s * (ahead - lower) / variance_to_go[n]
-        if by_bound:
-            new_width, new_panels, new_right = 1.0, 0, root
-            new_values = np.empty((n_nodes, 0))
-        else:
-            wanted = width_factor * min(s, std[n - 1])
-            new_width = _RUNG ** math.floor(math.log(wanted) / math.log(_RUNG))
-            reach = max(largest_root, root) + tail * remaining
-            new_panels = max(1, int(math.ceil((reach - root) / new_width)))
-            new_right = root + new_panels * new_width
-            new_values = np.zeros((n_nodes, new_panels))
-            if n_panels > 0:
-                if new_width == width:
-                    _fill_shared_width(root, first, width, n_panels, values, s, nodes, band, band + tilt, new_panels, new_values)
-                else:
-                    for i in range(n_nodes):
-                        for p in range(new_panels):
-                            x = root + new_width * (p + nodes[i])
-                            total = 0.0
-                            begin = max(0, int(math.floor((x - band * s - first) / width)))
-                            end = min(n_panels - 1, int(math.floor((x + (band + tilt) * s - first) / width)))
-                            for j in range(n_nodes):
-                                offset = first + width * nodes[j] - x
-                                for q in range(begin, end + 1):
-                                    z = (offset + width * q) / s
-                                    total += values[j, q] * math.exp(-0.5 * z * z)
-                            new_values[i, p] = total * (_INV_SQRT_2PI / s)
-            for i in range(n_nodes):
-                weight = weights[i] * new_width
-                for p in range(new_panels):
-                    x = root + new_width * (p + nodes[i])
-                    total = new_values[i, p]
-                    if n_panels == 0 or x > right - (band + tilt + 1.0) * s:
-                        total += _tail_value(x, s, right, ahead)[0]
-                    new_values[i, p] = weight * max(0.0, total - cost[n])
-        first, width, n_panels, right, values = root, new_width, new_panels, new_right, new_values
-        starts[n], widths[n], rights[n] = first, width, right
-        bounds[n] = n_panels * n_nodes  # lengths first; turned into offsets by the caller
-        if keep:
-            length = n_panels * n_nodes
-            if used + length > flat.shape[0]:
-                grown = np.empty(2 * (used + length))
-                grown[:used] = flat[:used]
-                flat = grown
-            for i in range(n_nodes):
-                for p in range(n_panels):
-                    flat[used] = values[i, p]
-                    used += 1
-    return flat[:used].copy(), gap_taken
+    inverse = 1.0 / s
+    for i in range(n_nodes):
+        for p in range(n_target):
+            x = start + new_width * (p + nodes[i])
+            low = max(0, int(math.floor((x - band_left * s - first) / width)))
+            high = min(n_source - 1, int(math.floor((x + band_right * s - first) / width)))
+            total = 0.0
+            for j in range(n_nodes):
+                offset = first + width * nodes[j] - x
+                for q in range(low, high + 1):
+                    z = (offset + width * q) * inverse
+                    total += source[j, q] * math.exp(-0.5 * z * z)
+            out[i, p] = total * (_INV_SQRT_2PI * inverse)
 
 
 @kernel
-def solve_panels_many(
+def _finish_nodes(
+    start: float,
+    width: float,
+    n_panels: int,
+    s: float,
+    right: float,
+    cost_to_go: float,
+    cost: float,
+    tail_from: float,
+    nodes: FloatArray,
+    weights: FloatArray,
+    values: FloatArray,
+) -> None:
+    """From the panels' part of E W to weighted W: the closed-form tail (right of `tail_from`), the cost, the weights."""
+    for i in range(nodes.shape[0]):
+        weight = weights[i] * width
+        for p in range(n_panels):
+            x = start + width * (p + nodes[i])
+            total = values[i, p]
+            if x > tail_from:
+                total += _tail_value(x, s, right, cost_to_go)[0]
+            values[i, p] = weight * max(0.0, total - cost)
+
+
+@kernel
+def solve_panels(
     unit_cost: FloatArray,
     batch: FloatArray,
     std: FloatArray,
@@ -292,30 +225,107 @@ def solve_panels_many(
     band: float,
     tail: float,
     closeness: float,
+    keep: bool,
     roots: FloatArray,
     gaps: FloatArray,
-) -> None:
-    """Chains that differ in cost alone: fills `roots` (n_costs, H) and `gaps` (n_costs,)."""
+    starts: FloatArray,
+    widths: FloatArray,
+    rights: FloatArray,
+    bounds: IntArray,
+) -> FloatArray:
+    """Roots of chains that differ in cost alone, last stage first: fills `roots` (n_costs, H).
+
+    `unit_cost`: (n_costs,); `batch`, `std`: (H,); `roots` holds NaN or the roots of a coarser pass to start from. `gaps`
+    (n_costs,) gets the largest gap accepted where a root was taken from its bounds (`closeness` at most).
+    With `keep`, the weighted node values of W_{H-1}, ..., W_1 of the last chain come back in one flat array, in that order:
+    stage n takes `bounds[n]` of them, shape (n_nodes, n_panels), on panels of `widths[n]` from `starts[n]`; right of
+    `rights[n]` it is x - C_n. One function does it all, as every further layer of calls costs seconds of compile time.
+    """
     n_stages = std.shape[0]
-    starts, widths, rights = np.empty(n_stages), np.empty(n_stages), np.empty(n_stages)
-    bounds = np.zeros(n_stages + 1, dtype=np.int64)
+    n_nodes = nodes.shape[0]
+    cost_to_go = np.zeros(n_stages + 1)
+    variance_to_go = np.zeros(n_stages + 1)
+    flat = np.empty(1 if not keep else 1024)
+    used = 0
     for k in range(unit_cost.shape[0]):
-        _, gaps[k] = solve_panels(
-            unit_cost[k] * batch,
-            std,
-            nodes,
-            weights,
-            width_factor,
-            band,
-            tail,
-            closeness,
-            False,
-            roots[k],
-            starts,
-            widths,
-            rights,
-            bounds,
-        )
+        cost = unit_cost[k] * batch
+        for n in range(n_stages - 1, -1, -1):
+            cost_to_go[n] = cost_to_go[n + 1] + cost[n]
+            variance_to_go[n] = variance_to_go[n + 1] + std[n] * std[n]
+        used = 0
+        bounds[:] = 0
+        gaps[k] = 0.0
+        largest_root = 0.0  # the kink of W_H counts: an arm that turns out bad is still left at the end
+        previous_root = 0.0
+        # The function of the stage ahead; W_H = max(x, 0) has no panels and its tail starts at 0.
+        first, width, n_panels, right = 0.0, 1.0, 0, 0.0
+        values = np.empty((n_nodes, 0))
+        for n in range(n_stages - 1, -1, -1):
+            s = std[n]
+            remaining = math.sqrt(variance_to_go[n])
+            ahead = cost_to_go[n + 1]
+            lower = ahead + inverse_expected_improvement(cost[n], remaining)
+            upper = cost_to_go[n]
+            gap = expected_improvement(ahead - lower, remaining)  # equals C_n - lower, without its cancellation
+            by_bound = s <= 0.0 or gap <= closeness
+            if by_bound:
+                root = upper
+                if s > 0.0:
+                    gaps[k] = max(gaps[k], gap)
+            elif n == n_stages - 1:
+                root = lower
+            else:
+                tilt = 0.0
+                if lower < ahead:  # a cheap batch: W grows by orders of magnitude to the right, and the band must follow
+                    tilt = s * (ahead - lower) / variance_to_go[n]
+                guess = roots[k, n]  # the roots of a coarser pass, where there was one
+                if math.isnan(guess):
+                    guess = 2.0 * roots[k, n + 1] - previous_root if n < n_stages - 2 else roots[k, n + 1]
+                root = find_root(
+                    guess, cost[n], s, first, width, n_panels, values, nodes, right, ahead, band, band + tilt, lower, upper, remaining
+                )
+            previous_root = roots[k, n + 1] if n < n_stages - 1 else root
+            roots[k, n] = root
+            if n == 0:
+                break
+            largest_root = max(largest_root, root)
+            # W_n at its own nodes, on the widest rung below width_factor times the two deviations that meet here.
+            tilt = 0.0
+            if lower < ahead and s > 0.0:
+                tilt = s * (ahead - lower) / variance_to_go[n]
+            if by_bound:
+                new_width, new_panels, new_right = 1.0, 0, root
+                new_values = np.empty((n_nodes, 0))
+            else:
+                wanted = width_factor * min(s, std[n - 1])
+                new_width = _RUNG ** math.floor(math.log(wanted) / math.log(_RUNG))
+                reach = max(largest_root, root) + tail * remaining
+                new_panels = max(1, int(math.ceil((reach - root) / new_width)))
+                new_right = root + new_panels * new_width
+                new_values = np.zeros((n_nodes, new_panels))
+                if n_panels > 0:
+                    if new_width == width:
+                        _fill_shared_width(root, first, width, n_panels, values, s, nodes, band, band + tilt, new_panels, new_values)
+                    else:
+                        _fill_any_width(
+                            root, new_width, first, width, n_panels, values, s, nodes, band, band + tilt, new_panels, new_values
+                        )
+                tail_from = right - (band + tilt + 1.0) * s if n_panels > 0 else -math.inf
+                _finish_nodes(root, new_width, new_panels, s, right, ahead, cost[n], tail_from, nodes, weights, new_values)
+            first, width, n_panels, right, values = root, new_width, new_panels, new_right, new_values
+            starts[n], widths[n], rights[n] = first, width, right
+            bounds[n] = n_panels * n_nodes
+            if keep:
+                length = n_panels * n_nodes
+                if used + length > flat.shape[0]:
+                    grown = np.empty(2 * (used + length))
+                    grown[:used] = flat[:used]
+                    flat = grown
+                for i in range(n_nodes):
+                    for p in range(n_panels):
+                        flat[used] = values[i, p]
+                        used += 1
+    return flat[:used].copy()
 
 
 @kernel
