@@ -182,7 +182,8 @@ def _absorb(policy: BasePolicy, responses: ResponseMatrix, trace: Trace, counts:
     states = np.zeros((len(arms), ledger.width), dtype=np.uint8)
     values = np.zeros((len(arms), ledger.width))
     if policy._missing is not None:
-        states[:] = [ledger.state_of(k) for k in arms.tolist()]
+        for i, k in enumerate(arms.tolist()):
+            states[i] = ledger.state_of(k)
     mark_told(_readonly(responses.scores), _readonly(np.atleast_2d(ledger.order)), arms, top, TOLD, states, values)
     for i, k in enumerate(arms.tolist()):
         ledger._state[k], ledger._score[k] = states[i], values[i]
