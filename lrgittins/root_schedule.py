@@ -226,7 +226,7 @@ def root_schedule(
         grid, doubled until `tol` is met. "paper": 1025 points and the first with q >= 0, whose error is about 2e-3;
         `tol` does not apply.
     grid_points : int, optional
-        Points of the grid of "banded", "fft" (the finer of the two compared; no doubling then) and "paper"; odd, at least 33.
+        Points of the grid of "banded", "fft" (the finest of the three compared; no doubling then) and "paper"; odd, at least 65.
     tol : float
         Largest absolute error of a root (but not below the rounding of an arm's total cost).
     n_jobs : int
@@ -258,7 +258,7 @@ def root_schedule(
     if method == "auto":
         method = "panel"
     if grid_points is not None:
-        grid_points = check_int(grid_points, "grid_points", low=33, high=1_048_577)
+        grid_points = check_int(grid_points, "grid_points", low=65, high=1_048_577)
         if grid_points % 2 == 0:
             raise ParameterError(f"grid_points must be odd (every second point makes the coarser grid), got {grid_points}")
         if method == "panel":

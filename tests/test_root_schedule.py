@@ -309,6 +309,40 @@ def test_methods_agree_with_an_independent_recursion_within_their_bounds(options
             assert schedule.error_bound <= 1e-6
 
 
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("cost", "options"),
+    [
+        # A first step far wider than all that follow, and cheap: the kink of W_H lies far right of every root.
+        (5.92e-10, {"n_examples": 3, "batch_schedule": [1, 1, 1], "prior_variance": 3.683, "noise_variance": 0.00126}),
+        (3.82e-11, {"n_examples": 20, "batch_schedule": [13, 4, 3], "prior_variance": 3.934, "noise_variance": 0.0289}),
+        (5.36e-11, {"n_examples": 20, "batch_size": 1, "batch_schedule": "ramp", "prior_variance": 0.0648, "target": "latent"}),
+        # Neighbouring grids that agree by chance.
+        (
+            0.00565,
+            {"n_examples": 60, "batch_schedule": [32, 1, 26, 1], "prior_variance": 0.00427, "noise_variance": 0.00906, "target": "latent"},
+        ),
+        # Transforms round at a fraction of eps of the largest value, which a tiny cost does not stand out from.
+        (1.89e-12, {"n_examples": 7, "batch_size": 1, "batch_schedule": "ramp", "prior_variance": 7.77, "noise_variance": 1.645}),
+        (20.98, {"n_examples": 150, "batch_size": 1, "prior_variance": 6.5e-5, "noise_variance": 0.00926}),
+        (1e9, {"n_examples": 100}),
+    ],
+)
+def test_bounds_hold_in_awkward_corners(cost: float, options: dict[str, Any]) -> None:
+    reference = None
+    for method, tol in (("panel", 1e-4), ("panel", 1e-6), ("panel", 1e-10), ("banded", 1e-4), ("fft", 1e-4)):
+        try:
+            schedule = lg.root_schedule(cost, cost_scale=1.0, method=method, tol=tol, **options)
+        except lg.ParameterError:
+            assert method != "panel"  # a grid may refuse, panels may not
+            continue
+        reference = reference_roots(*_pieces(schedule)) if reference is None else reference
+        error = np.abs(schedule.roots[0] - reference).max()
+        slack = 1e-12 * max(1.0, float(np.abs(reference).max()))  # the reference's own
+        assert error <= schedule.error_bound + slack
+        assert error <= tol + slack
+
+
 def test_error_bound_follows_the_tolerance_on_coarse_grids() -> None:
     exact = lg.root_schedule(1.0, n_examples=200, tol=1e-11).roots
     for points in (257, 1025, 4097):
