@@ -268,7 +268,8 @@ class _Run:
                 )
         if status != "ok":
             self.n_failed += 1
-            logger.warning("%s of the evaluation of %s: %s", status, where, message, exc_info=error)
+            logger.warning("%s in the evaluation of %s: %s", status, where, message)
+            logger.debug("traceback of the failure", exc_info=error)
             try:
                 self.policy.tell(pull, None, cost=charged, status=status)
             except ResponseError as refusal:
