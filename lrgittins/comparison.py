@@ -193,11 +193,11 @@ class PolicyComparison:
                 raise ParameterError("grid must be a number of points, or fractions in ascending order")
         return self._aggregate(points, how)
 
-    def plot(self, ax: Axes | None = None, *, matrix: str | None = None, grid: int = 350, how: str = "step") -> Any:
+    def plot(self, ax: Axes | None = None, *, matrix: str | None = None, grid: int = 350, how: str = "step", log: bool = False) -> Any:
         """Mean regret with bands of one standard error (extra `plot`); returns the Axes. See `plot_regret`."""
         from .regret_plot import plot_regret
 
-        return plot_regret(self, ax, matrix=matrix, grid=grid, how=how)
+        return plot_regret(self, ax, matrix=matrix, grid=grid, how=how, log=log)
 
     def to_dict(self) -> dict[str, Any]:
         """Settings, `at` and the stops as strict JSON types; what is not finite is None."""
@@ -208,8 +208,8 @@ class PolicyComparison:
             "random_state": int(self.random_state) if isinstance(self.random_state, (int, np.integer)) else None,
             "matrices": {name: {"n_arms": len(m.arms), "total_cost": m.total_cost} for name, m in self.matrices.items()},
             "policies": dict(self.policies),
-            "at": _json_rows(self.at()),
-            "stops": _json_rows(self.stops()),
+            "at": json_rows(self.at()),
+            "stops": json_rows(self.stops()),
         }
 
     def __repr__(self) -> str:
@@ -287,7 +287,7 @@ def _mean_and_error(values: FloatArray) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
 
 
-def _json_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def json_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     rows = []
     for row in frame.to_dict(orient="records"):
         plain = {str(k): v.item() if isinstance(v, np.generic) else v for k, v in row.items()}

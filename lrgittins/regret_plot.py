@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._optional import import_optional
+from ._validation import check_int
 from .errors import ParameterError
 
 if TYPE_CHECKING:
@@ -20,7 +21,13 @@ _DASHES = ("-", "--", "-.", ":")
 
 
 def plot_regret(
-    comparison: PolicyComparison, ax: Axes | None = None, *, matrix: str | None = None, grid: int = 350, how: str = "step"
+    comparison: PolicyComparison,
+    ax: Axes | None = None,
+    *,
+    matrix: str | None = None,
+    grid: int = 350,
+    how: str = "step",
+    log: bool = False,
 ) -> Any:
     """Mean simple regret against percent of exhaustive cost, one line per policy, with bands of one standard error.
 
@@ -30,8 +37,12 @@ def plot_regret(
         Where to draw; a new figure otherwise.
     matrix : str, optional
         One matrix of the comparison; by default the only one, or the mean over all.
-    grid, how
+    grid : int
+        Number of points.
+    how : {"step", "linear"}
         As in `PolicyComparison.curve`.
+    log : bool
+        Cost on a log scale, from a hundredth of the budget on.
 
     Returns
     -------
@@ -53,7 +64,9 @@ def plot_regret(
         pyplot: Any = import_optional("matplotlib.pyplot", extra="plot", purpose="plotting regret")
         _, ax = pyplot.subplots(figsize=(7.0, 4.5), layout="constrained")
     axes: Any = ax
-    frame = comparison.curve(grid=grid, how=how)
+    budget = comparison.budget
+    points: Any = grid if not log else np.geomspace(budget / 100.0, budget, check_int(grid, "grid", low=2)).clip(max=budget)
+    frame = comparison.curve(grid=points, how=how)
     frame = frame[frame["matrix"] == chosen]
     for position, (policy, label) in enumerate(comparison.policies.items()):
         rows = frame[frame["policy"] == policy]
@@ -64,7 +77,10 @@ def plot_regret(
         axes.fill_between(100.0 * x, np.maximum(mean - error, 0.0), mean + error, color=color, alpha=0.15, linewidth=0)
     axes.set_xlabel("cost, % of evaluating everything")
     axes.set_ylabel("simple regret (mean, ± one standard error)")
-    axes.set_xlim(0.0, 100.0 * comparison.budget)
+    if log:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    axes.set_xlim(budget if log else 0.0, 100.0 * budget)
     axes.set_ylim(bottom=0.0)
     title = f"mean of {len(names)} matrices" if chosen == "all" and several else "" if chosen == "responses" else str(chosen)
     axes.set_title(f"{title}, {comparison.n_runs} runs".lstrip(", "))

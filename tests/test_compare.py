@@ -239,5 +239,10 @@ def test_picture(comparison: lg.PolicyComparison) -> None:
     np.testing.assert_array_equal(line.get_ydata(), wanted["regret"])
     np.testing.assert_allclose(line.get_xdata(), 100 * wanted["cost_fraction"])
     assert comparison.plot(ax=figures.Figure().add_subplot(), matrix="two").get_title() == "two, 4 runs"
+    logged = comparison.plot(ax=figures.Figure().add_subplot(), matrix="one", log=True, grid=20)
+    x, y = logged.get_lines()[0].get_xdata(), logged.get_lines()[0].get_ydata()
+    assert logged.get_xscale() == "log" and len(x) == 20
+    assert (x[0], x[-1]) == (pytest.approx(0.5), pytest.approx(50.0))
+    assert y[-1] == comparison.at(0.5)["regret"].iloc[0]
     with pytest.raises(lg.ParameterError, match="no matrix 'three'"):
         comparison.plot(matrix="three")
