@@ -113,8 +113,8 @@ class Trace:
 
     @cached_property
     def cost_fraction(self) -> FloatArray:
-        """`cumulative_cost` over `total_cost`; all 0 where every cell is free of charge."""
-        return self.cumulative_cost / self.total_cost if self.total_cost > 0.0 else np.zeros(self.n_steps)
+        """`cumulative_cost` over `total_cost`; all 0 where every cell is free of charge, NaN where prices are not known in advance."""
+        return np.zeros(self.n_steps) if self.total_cost == 0.0 else self.cumulative_cost / self.total_cost
 
     @cached_property
     def regret(self) -> FloatArray:

@@ -33,7 +33,7 @@ COST = [1.0, 0.5, 2.0, 0.25, 1.0, 3.0]
 
 # What runs in the children: the tests import the same functions for the unbroken run.
 CHILD = """
-import json, os, sys, time
+import json, os, sys, tempfile, time
 import numpy as np
 import lrgittins as lg
 
@@ -60,7 +60,9 @@ def run(folder, pause, workers):
     return policy, trace
 
 def serve():
-    make_policy().ask()  # compiled and cached before the first fork
+    with tempfile.TemporaryDirectory() as folder:  # imported, compiled and cached before the first fork
+        run(folder, 0.0, 1)
+        run(folder, 0.0, 1)
     for line in sys.stdin:
         folder, pause, workers = json.loads(line)
         child = os.fork()

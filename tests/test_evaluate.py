@@ -165,6 +165,7 @@ def test_true_costs_are_charged() -> None:
     policy = make(cost=None)
     trace = run(policy, lambda arm, examples: (look_up(arm, examples), 3.0 * len(examples)), max_cost=100.0)
     assert policy.spent == 3.0 * trace.n.sum()
+    assert trace.to_frame()["cost_fraction"].isna().all()  # of an unknown total
     with pytest.raises(lg.ParameterError, match="max_cost or max_evaluations"):
         run(make(cost=None), budget=0.1)
     with pytest.raises(lg.ResponseError, match="true cost"):
