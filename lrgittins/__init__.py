@@ -32,6 +32,8 @@ _EXPORTS = {
     ],
     "evaluate": ["evaluate"],
     "policies.gittins": ["GittinsPolicy"],
+    "policies.low_rank_ucb_e": ["LowRankUCBE"],
+    "policies.prompteval": ["PromptEvalBAI"],
     "policies.protocol": ["Policy", "Pull", "Recommendation"],
     "policies.sysrs": ["SySRs"],
     "policies.ucb_e": ["UCBE"],
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
     )
     from .evaluate import evaluate
     from .policies.gittins import GittinsPolicy
+    from .policies.low_rank_ucb_e import LowRankUCBE
+    from .policies.prompteval import PromptEvalBAI
     from .policies.protocol import Policy, Pull, Recommendation
     from .policies.sysrs import SySRs
     from .policies.ucb_e import UCBE

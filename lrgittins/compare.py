@@ -12,7 +12,7 @@ from ._random import RandomState, as_generator
 from ._validation import check_int
 from .comparison import ALL, MatrixFacts, PolicyComparison, RunRecord, record_run
 from .errors import ParameterError
-from .policy_names import LABELS, build_policy, name_policies
+from .policy_names import LABELS, build_policy, check_matrices, name_policies
 from .replay import check_budget, run_policy
 from .responses import ResponseMatrix
 
@@ -39,9 +39,9 @@ def compare(
     responses : ResponseMatrix, or mapping of name to ResponseMatrix
     policies : names, factories, or mapping of label to name or factory
         Names: "gittins" (the defaults of `GittinsPolicy`), "gittins-g" and "gittins-s" (the paper's reading; S takes the
-        paper's prior bucket nearest the mean arm quality, which is hindsight, and is labelled so), "ucb-e", "sysrs" (planned for
-        `budget` of the cells). A factory is called with ``**responses.policy_arguments()`` and `random_state`, as
-        ``functools.partial(GittinsPolicy, batch_size=4)`` can be.
+        paper's prior bucket nearest the mean arm quality, which is hindsight, and is labelled so), "ucb-e", "ucb-e-lrf", "sysrs"
+        and "prompteval" (the last two are planned for `budget` of the cells; "prompteval" needs binary scores). A factory is
+        called with ``**responses.policy_arguments()`` and `random_state`, as ``functools.partial(GittinsPolicy, batch_size=4)`` can be.
     budget : float
         Fraction of exhaustive cost, in (0, 1].
     strict : bool
@@ -52,7 +52,7 @@ def compare(
     progress : bool
         A progress bar on stderr.
     batch_size : int
-        Of the policies given by name.
+        Of the policies given by name, but for "ucb-e-lrf", which keeps its published 32.
 
     Returns
     -------
@@ -62,6 +62,8 @@ def compare(
     ------
     ParameterError
         An unknown or not yet available policy name, a policy object instead of a factory, a budget outside (0, 1], ...
+    ResponseError
+        A matrix that a policy cannot handle ("prompteval" needs scores of 0 and 1); nothing has been run.
     """
     share = check_budget(budget)
     n_runs = check_int(n_runs, "n_runs", low=1)
@@ -70,6 +72,7 @@ def compare(
         raise ParameterError("n_jobs must not be 0; 1 runs in this process, -1 uses all cores")
     matrices = _name_matrices(responses)
     named = name_policies(policies)
+    check_matrices(named, matrices)
     entropy = _entropy(random_state)
     tasks = [(name, run, _seed(entropy, run, name)) for run in range(n_runs) for name in matrices]
 

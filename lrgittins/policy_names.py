@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from ._random import RandomState
-from .errors import ParameterError
+from .errors import ParameterError, ResponseError
 from .policies.gittins import GittinsPolicy
+from .policies.low_rank_ucb_e import LowRankUCBE
+from .policies.prompteval import PromptEvalBAI, check_binary
 from .policies.protocol import Policy
 from .policies.sysrs import SySRs
 from .policies.ucb_e import UCBE
@@ -43,10 +45,22 @@ def _ucb_e(responses: ResponseMatrix, budget: float, **arguments: Any) -> Policy
     return UCBE(**arguments)
 
 
+def _ucb_e_lrf(responses: ResponseMatrix, budget: float, *, batch_size: int, **arguments: Any) -> Policy:
+    # Its batch of 32 is part of the published method, and the fit is per batch: it does not follow the others.
+    return LowRankUCBE(**arguments)
+
+
+def _cells(responses: ResponseMatrix, budget: float) -> int:
+    """The budget of a cost-blind method, a number of cells. The rounding slack is that of the budget check."""
+    return max(int(np.floor(budget * int(responses.n_cells.sum()) * (1.0 + 1e-12))), 1)
+
+
 def _sysrs(responses: ResponseMatrix, budget: float, **arguments: Any) -> Policy:
-    # Cost-blind: its budget is a number of cells. The rounding slack is that of the budget check.
-    cells = int(np.floor(budget * int(responses.n_cells.sum()) * (1.0 + 1e-12)))
-    return SySRs(**arguments, budget=max(cells, 1))
+    return SySRs(**arguments, budget=_cells(responses, budget))
+
+
+def _prompteval(responses: ResponseMatrix, budget: float, **arguments: Any) -> Policy:
+    return PromptEvalBAI(**arguments, budget=_cells(responses, budget))
 
 
 POLICIES: dict[str, Callable[..., Policy]] = {
@@ -54,8 +68,12 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "gittins-g": _gittins_g,
     "gittins-s": _gittins_s,
     "ucb-e": _ucb_e,
+    "ucb-e-lrf": _ucb_e_lrf,
     "sysrs": _sysrs,
+    "prompteval": _prompteval,
 }
+# What a name asks of the matrix, beyond what every policy does.
+REQUIREMENTS: dict[str, Callable[[ResponseMatrix], None]] = {"prompteval": check_binary}
 # Names with something to say beside them wherever results are shown.
 LABELS = {"gittins-s": f"gittins-s ({HINDSIGHT})"}
 
@@ -78,6 +96,17 @@ def check_policy(policy: Any, where: str = "policy") -> Any:
     elif not callable(policy):
         raise ParameterError(f"a {where} must be a name or a factory, got {policy!r}")
     return policy
+
+
+def check_matrices(policies: Mapping[str, Any], matrices: Mapping[str, ResponseMatrix]) -> None:
+    """Refuse, before anything runs, a matrix that a policy given by name cannot handle."""
+    for policy in policies.values():
+        requirement = REQUIREMENTS.get(policy) if isinstance(policy, str) else None
+        for name, responses in matrices.items() if requirement else ():
+            try:
+                requirement(responses)  # type: ignore[misc]
+            except ResponseError as error:
+                raise ResponseError(f"matrix {name!r}: {error}") from None
 
 
 def name_policies(policies: Any) -> dict[str, Any]:
@@ -110,7 +139,7 @@ def build_policy(policy: Any, responses: ResponseMatrix, *, budget: float, batch
     budget : float
         Fraction of the cells, for names that need a budget in advance.
     batch_size : int
-        Of policies built by name.
+        Of policies built by name, but for "ucb-e-lrf", which keeps its published 32.
 
     Notes
     -----

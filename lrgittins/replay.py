@@ -83,6 +83,8 @@ def run_policy(
     pending = int(policy.n_pending)
     if pending:
         raise StateError(f"the policy has {pending} pending pulls; tell or release them before a replay")
+    if hasattr(policy, "check_responses"):
+        policy.check_responses(responses)
     amount = budget * responses.total_cost
     # Where everything is free of charge there is no budget to run out of.
     reached = amount * (1.0 - _ROUNDING) if amount > 0.0 else math.inf

@@ -108,6 +108,13 @@ class BasePolicy(ABC):
     def _refresh(self, arm: int) -> None:
         """Bring what is cached for `arm` up to date with the ledger."""
 
+    def _pick_cells(self, arm: int, size: int) -> IntArray:
+        """Positions, ascending, of the batch that `_choose` settled; by default the next ones in the arm's order."""
+        return self.ledger.next_free(arm, size)
+
+    def _check_values(self, values: FloatArray, where: str) -> None:  # noqa: B027
+        """Refuse scores (unit scale, NaN where a cell failed) that the method cannot use; nothing has changed yet."""
+
     def _refresh_pending(self, arm: int) -> None:
         """The same when only the pending cells of `arm` changed."""
         self._refresh(arm)
@@ -162,7 +169,7 @@ class BasePolicy(ABC):
         if choice is None:
             return None
         arm, size = choice
-        positions = self.ledger.next_free(arm, size)
+        positions = self._pick_cells(arm, size)
         token = f"{self._run_id}-{self._n_issued}-{zlib.crc32(positions.tobytes(), arm):08x}"
         pull = self._pull(token, arm, positions, len(positions) * self.price_of(arm))
         self._n_issued += 1
@@ -212,6 +219,7 @@ class BasePolicy(ABC):
                     "tell its scores, or release it to have it asked again"
                 )
             failed = np.isnan(values)
+        self._check_values(values, where)
         self.ledger.settle(record, values, charged, failed, self.max_retries)
         self._true_cost[record.arm] += charged
         self._true_cells[record.arm] += n
@@ -245,7 +253,9 @@ class BasePolicy(ABC):
         k = self._arm_code(arm)
         where = f"arm {arm!r}, example {example!r}"
         position = self.ledger.position_of(k, self._example_code(example))
-        value = float(inputs.check_scores([score], 1, self.score_range, where)[0])
+        values = inputs.check_scores([score], 1, self.score_range, where)
+        self._check_values(values, where)
+        value = float(values[0])
         charged = _check_cost(cost, where)
         now = int(self.ledger.state_of(k)[position]) if self.ledger.touched(k) else FREE
         if now == PENDING:

@@ -105,7 +105,7 @@ class CellLedger:
         return np.flatnonzero(row[start:] == FREE)[:size] + start
 
     def reserve(self, record: PendingPull) -> None:
-        """Hand out the first free positions of an arm (from `next_free`)."""
+        """Hand out free positions of an arm: the first ones (from `next_free`), unless the policy never asks for `next_free`."""
         self.state_of(record.arm)[record.positions] = PENDING
         self.n_pending[record.arm] += len(record.positions)
         self._first_free[record.arm] = int(record.positions[-1]) + 1
