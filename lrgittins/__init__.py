@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -18,6 +20,8 @@ _EXPORTS = {
     "bands": ["GapBands"],
     "board": ["Leaderboard", "leaderboard"],  # a module named leaderboard would hide the function
     "bradley_terry": ["PerTaskBradleyTerry", "PooledBradleyTerry"],
+    "compare": ["compare"],
+    "comparison": ["PolicyComparison"],
     "comparisons": ["Comparisons"],
     "errors": [
         "ComparisonError",
@@ -30,8 +34,21 @@ _EXPORTS = {
         "StateError",
         "StoreError",
     ],
+    "evaluate": ["evaluate"],
     "inference": ["GapEstimate", "GapInference", "infer_gaps"],
     "low_rank": ["LowRankBradleyTerry"],
+    "policies.gittins": ["GittinsPolicy"],
+    "policies.low_rank_ucb_e": ["LowRankUCBE"],
+    "policies.prompteval": ["PromptEvalBAI"],
+    "policies.protocol": ["Policy", "Pull", "Recommendation"],
+    "policies.sysrs": ["SySRs"],
+    "policies.ucb_e": ["UCBE"],
+    "prices": ["arm_costs"],
+    "replay": ["replay"],
+    "responses": ["ResponseMatrix"],
+    "root_schedule": ["RootSchedule", "root_schedule"],
+    "store": ["read_store"],
+    "trace": ["Trace"],
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
@@ -39,6 +56,8 @@ if TYPE_CHECKING:
     from .bands import GapBands
     from .board import Leaderboard, leaderboard
     from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry
+    from .compare import compare
+    from .comparison import PolicyComparison
     from .comparisons import Comparisons
     from .errors import (
         ComparisonError,
@@ -51,8 +70,21 @@ if TYPE_CHECKING:
         StateError,
         StoreError,
     )
+    from .evaluate import evaluate
     from .inference import GapEstimate, GapInference, infer_gaps
     from .low_rank import LowRankBradleyTerry
+    from .policies.gittins import GittinsPolicy
+    from .policies.low_rank_ucb_e import LowRankUCBE
+    from .policies.prompteval import PromptEvalBAI
+    from .policies.protocol import Policy, Pull, Recommendation
+    from .policies.sysrs import SySRs
+    from .policies.ucb_e import UCBE
+    from .prices import arm_costs
+    from .replay import replay
+    from .responses import ResponseMatrix
+    from .root_schedule import RootSchedule, root_schedule
+    from .store import read_store
+    from .trace import Trace
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
 
@@ -68,3 +100,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_MODULE_OF})
+
+
+class _Package(ModuleType):
+    """Importing ``lrgittins.root_schedule`` would put the module in the place of the function of the same name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _MODULE_OF and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

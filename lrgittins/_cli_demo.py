@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from .board import Leaderboard
 
 # Half -> (module, function): called with (seed, report, as_json), prints its part, returns what --json shows.
-HALVES = {"ranking": ("_cli_demo", "demo_ranking")}
+HALVES = {"ranking": ("_cli_demo", "demo_ranking"), "selection": ("_cli_selection", "demo_selection")}
 RANKING_PICTURE = "lrgittins_demo_ranking.png"
 
 
 @click.command()
 @common_options
 def demo(as_json: bool, seed: int, report: Reporter) -> None:
-    """Run the package on bundled real data; prints a summary and writes a picture into the current folder."""
+    """Run the package on bundled real data; prints a summary and writes pictures into the current folder."""
     started = time.perf_counter()
     results = {}
     for name, (module, attribute) in HALVES.items():

@@ -17,9 +17,11 @@ from ._cli_common import InternalError, discard_stdout
 
 # Command -> (module, name of the click command in it, help line): loading `--help` loads no numerics.
 COMMANDS = {
-    "demo": ("_cli_demo", "demo", "Bundled real data from votes to certificates, in under a minute."),
+    "demo": ("_cli_demo", "demo", "Both halves on bundled real data, in under a minute."),
     "check": ("_cli_ranking", "check", "What an intake finds in a vote file, without fitting."),
     "rank": ("_cli_ranking", "rank", "Certified task-specific leaderboard from a vote file."),
+    "select": ("_cli_selection", "select", "Replay a response matrix: which policy finds the best arm for the least money."),
+    "roots": ("_cli_selection", "roots", "Root schedule of one arm: its Gittins index at every stage."),
 }
 
 

@@ -386,7 +386,7 @@ def test_bad_arguments_name_what_is_wrong(monkeypatch):
         with pytest.raises(lg.ParameterError):
             lg.infer_gaps(comparisons, **bad)
     with pytest.raises(lg.ParameterError, match="cross-fit"):
-        lg.infer_gaps(comparisons, calibration="parametric")
+        lg.infer_gaps(comparisons, calibration="jackknife")
     with pytest.raises(lg.ComparisonError, match="folds"):
         lg.infer_gaps(votes({"A:B": (2, 1)}) + votes({"A:B": (1, 0)}, task="other"), n_folds=6)
     monkeypatch.setattr("lrgittins.inference.MAX_ROWS", 100)

@@ -1,0 +1,119 @@
+"""Frames of any library and the files scores and prices come in, as pandas frames."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ._optional import import_optional
+from .errors import ResponseError
+
+SUFFIXES = (".parquet", ".csv.gz", ".csv", ".jsonl.gz", ".jsonl")
+
+
+def to_pandas(frame: Any, what: str) -> pd.DataFrame:
+    """`frame` as pandas: pandas itself, an Arrow stream, `to_pandas()`, a structured array or a dict of columns."""
+    if isinstance(frame, pd.DataFrame):
+        return frame
+    if isinstance(frame, Mapping):
+        try:
+            return pd.DataFrame(dict(frame))
+        except ValueError as error:
+            raise ResponseError(f"{what}: the columns cannot be put side by side ({error})") from None
+    if isinstance(frame, np.ndarray) and frame.dtype.names:
+        return pd.DataFrame({name: frame[name] for name in frame.dtype.names})
+    for method in ("to_pandas", "df"):
+        if hasattr(frame, method):
+            converted = getattr(frame, method)()
+            if isinstance(converted, pd.DataFrame):
+                return converted
+    if hasattr(frame, "__arrow_c_stream__"):
+        pyarrow = import_optional("pyarrow", extra="arrow", purpose="reading an Arrow stream")
+        converted = pyarrow.table(frame).to_pandas()
+        assert isinstance(converted, pd.DataFrame)
+        return converted
+    hint = (
+        "; call .collect() first" if hasattr(frame, "collect") else "; for a plain array use from_array" if hasattr(frame, "shape") else ""
+    )
+    raise ResponseError(
+        f"{what} cannot be read from {type(frame).__name__}{hint}; give a data frame (pandas, polars, Arrow) or a dict of columns"
+    )
+
+
+def read_table(path: str | Path, labels: Iterable[str] = ()) -> pd.DataFrame:
+    """A table from .parquet, .csv(.gz) or .jsonl(.gz). In CSV the `labels` columns are text unless every value is a plain integer."""
+    file = Path(path)
+    name = file.name.lower()
+    kind = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)
+    if kind is None:
+        raise ResponseError(f"{file}: cannot tell the format from the name; expected one of {', '.join(SUFFIXES)}")
+    if not file.is_file():
+        raise ResponseError(f"{file}: there is no such file")
+    if kind == ".parquet":
+        import_optional("pyarrow", extra="arrow", purpose="reading parquet files")
+    try:
+        if kind == ".parquet":
+            return pd.read_parquet(file)
+        if kind.startswith(".csv"):
+            # Names and ids as text first: "007" and "1.10" are names, and must not come back as 7 and 1.1.
+            header = list(pd.read_csv(file, nrows=0, compression="infer").columns)
+            keep = [column for column in header if column in set(labels)] or header[:1]
+            frame = pd.read_csv(file, dtype=dict.fromkeys(keep, "object"), keep_default_na=True, compression="infer")
+            for column in keep:
+                frame[column] = _integers_if_plain(frame[column])
+            return frame
+        opener = gzip.open if kind.endswith(".gz") else open
+        with opener(file, "rt", encoding="utf-8") as stream:
+            return _read_jsonl(stream)
+    except (ValueError, OSError, EOFError, zlib.error, UnicodeError) as error:
+        raise ResponseError(f"{file}: cannot be read as {kind} ({error})") from error
+    except Exception as error:  # pyarrow's own errors share no base with the above
+        if type(error).__module__.split(".")[0] == "pyarrow":
+            raise ResponseError(f"{file}: cannot be read as {kind} ({error})") from error
+        raise
+
+
+def _read_jsonl(stream: Iterable[str]) -> pd.DataFrame:
+    """One object a line, values as JSON has them: "007" stays text."""
+    rows = []
+    for line, text in enumerate(stream, start=1):
+        if not text.strip():
+            continue
+        try:
+            row = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"line {line}: {error}") from None
+        if not isinstance(row, dict):
+            raise ValueError(f"line {line} is not an object")
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _integers_if_plain(column: pd.Series) -> pd.Series:
+    values = column.tolist()
+    if values and all(isinstance(v, str) and v.isascii() and v.isdigit() and (v == "0" or v[0] != "0") and len(v) < 19 for v in values):
+        return pd.Series([int(v) for v in values], index=column.index, name=column.name)
+    return column
+
+
+def numbers(column: Any, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Float64 values, NaN where missing; text and other things that are no numbers are refused, never parsed."""
+    series = column if isinstance(column, pd.Series) else pd.Series(column)
+    if pd.api.types.is_numeric_dtype(series.dtype):
+        if pd.api.types.is_complex_dtype(series.dtype):
+            raise ResponseError(f"{what} must be real numbers, got complex ones")
+        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+    values = series.tolist()
+    bad = [(row, v) for row, v in enumerate(values) if not (v is None or v is pd.NA or isinstance(v, (bool, int, float, np.number)))]
+    bad = [(row, v) for row, v in bad if not (isinstance(v, float) and np.isnan(v))]
+    if bad:
+        first = ", ".join(f"{v!r} (row {row})" for row, v in bad[:3])
+        raise ResponseError(f"{what} must be numbers; {len(bad)} values are not: {first}; convert the column first")
+    return np.array([np.nan if v is None or v is pd.NA else float(v) for v in values], dtype=np.float64)

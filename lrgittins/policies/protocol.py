@@ -1,0 +1,84 @@
+"""What drivers and users see of any policy: a pull, a recommendation, and the methods they can rely on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Pull:
+    """One batch to evaluate.
+
+    Attributes
+    ----------
+    token : str
+        Names this batch in `tell` and `release`, and serves as an idempotency key: equal seed, history and cells give
+        an equal token; a retried cell comes under a new one.
+    arm : label
+    examples : tuple
+        Ids where the policy was given `examples`, positions 0..N-1 otherwise.
+    cost : float
+        Expected cost of the batch, raw units; reserved until told.
+    """
+
+    token: str
+    arm: Any
+    examples: tuple[Any, ...]
+    cost: float
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The arm to use if sampling ended now. Posterior numbers, never a fixed-sample confidence statement.
+
+    Attributes
+    ----------
+    arm : label
+    mean, std : float
+        Posterior mean and standard deviation of the arm's full-row mean, score units (baselines: the observed mean,
+        NaN before any data, and NaN).
+    score : float
+        What the rule maximised.
+    n_observed : int
+        Observed examples of the arm; 0 means the prior is all that speaks for it.
+    rule : str
+        The rule that was applied.
+    """
+
+    arm: Any
+    mean: float
+    std: float
+    score: float
+    n_observed: int
+    rule: str
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """The protocol of everything that decides which arm to evaluate next."""
+
+    @property
+    def should_stop(self) -> bool: ...
+    @property
+    def stop_reason(self) -> str | None: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def spent(self) -> float: ...
+    @property
+    def reserved(self) -> float: ...
+    @property
+    def n_pending(self) -> int: ...
+    def ask(self) -> Pull | None: ...
+    def tell(self, pull: Pull | str, scores: Any, *, cost: float | None = None, status: str = "ok") -> None: ...
+    def attach(self, arm: Any, example: Any, score: float, cost: float = 0.0) -> bool: ...
+    def release(self, pull: Pull | str) -> None: ...
+    def expire(self, older_than: float) -> list[Pull]: ...
+    def recommend(self, rule: str | None = None) -> Recommendation: ...
+    def posterior(self) -> pd.DataFrame: ...
+    def save(self, path: str | Path) -> None: ...
