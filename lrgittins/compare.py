@@ -46,6 +46,8 @@ def compare(
         Fraction of exhaustive cost, in (0, 1].
     strict : bool
         As in `replay`.
+    n_runs : int, default 20
+        Seeded runs of every policy on every matrix.
     n_jobs : int
         Worker processes (joblib; -1 for all cores). Results do not depend on it.
     random_state : int, Generator, SeedSequence or None

@@ -263,6 +263,10 @@ _HINTS = {"order": " (a policy with random_state=None draws new orders each time
 def read_store(path: str | Path) -> pd.DataFrame:
     """The scores in a store, one row per example, also while a run is writing to it.
 
+    Parameters
+    ----------
+    path : str or Path
+
     Returns
     -------
     DataFrame

@@ -74,11 +74,26 @@ class Policy(Protocol):
     def reserved(self) -> float: ...
     @property
     def n_pending(self) -> int: ...
-    def ask(self) -> Pull | None: ...
-    def tell(self, pull: Pull | str, scores: Any, *, cost: float | None = None, status: str = "ok") -> None: ...
-    def attach(self, arm: Any, example: Any, score: float, cost: float = 0.0) -> bool: ...
-    def release(self, pull: Pull | str) -> None: ...
-    def expire(self, older_than: float) -> list[Pull]: ...
-    def recommend(self, rule: str | None = None) -> Recommendation: ...
-    def posterior(self) -> pd.DataFrame: ...
-    def save(self, path: str | Path) -> None: ...
+    def ask(self) -> Pull | None:
+        """The next batch to evaluate, or None: then `status` is "waiting" (for pending batches) or "exhausted"."""
+
+    def tell(self, pull: Pull | str, scores: Any, *, cost: float | None = None, status: str = "ok") -> None:
+        """The scores of a batch (or its failure) and what it truly cost."""
+
+    def attach(self, arm: Any, example: Any, score: float, cost: float = 0.0) -> bool:
+        """A result that exists already: counted once, never asked. False where it was known."""
+
+    def release(self, pull: Pull | str) -> None:
+        """Make a pending batch askable again."""
+
+    def expire(self, older_than: float) -> list[Pull]:
+        """Release the batches pending for more than `older_than` seconds; returns them."""
+
+    def recommend(self, rule: str | None = None) -> Recommendation:
+        """The arm to use if evaluation ended now."""
+
+    def posterior(self) -> pd.DataFrame:
+        """What is known of every arm, one row each."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole state as JSON, atomically."""
