@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._cli_common import Reporter, common_options, echo_json, number, shorten, table
+from ._cli_common import WIDTH, Reporter, common_options, echo_json, number, shorten, table
 from ._optional import import_optional
 from .errors import MissingExtraError
 
@@ -28,7 +28,9 @@ def demo(as_json: bool, seed: int, report: Reporter) -> None:
     """Run the package on bundled real data; prints a summary and writes pictures into the current folder."""
     started = time.perf_counter()
     results = {}
-    for name, (module, attribute) in HALVES.items():
+    for position, (name, (module, attribute)) in enumerate(HALVES.items()):
+        if position and not as_json:
+            click.echo("\n" + "-" * WIDTH + "\n")
         half: Callable[..., Any] = getattr(importlib.import_module(f".{module}", __package__), attribute)
         results[name] = half(seed, report, as_json)
     if as_json:
@@ -62,7 +64,7 @@ def demo_ranking(seed: int, report: Reporter, as_json: bool) -> dict[str, Any]:
     click.echo(f"Every task at once, top {board.top_k}, each with {100 * (1 - board.alpha):g} % simultaneous rank intervals:\n")
     click.echo(_task_table(frame))
     rows = frame[frame["task"] == task]
-    click.echo(f"\nThe task with the most certificates, {shorten(task, 40)}: {count_certificates(rows, board.top_k)}\n")
+    click.echo(f"\nThe task with the most certificates, {shorten(task, 40)}:\n{count_certificates(rows, board.top_k)}\n")
     click.echo(board_table(rows, 10, rest="all in the picture" if picture else ""))
     click.echo(f"\n{describe_checks(board)}")
     click.echo(f"\n{remark}")

@@ -319,7 +319,7 @@ def selection_demo(
         for name, result in parts.items():
             click.echo(f"\n{name.capitalize()}. {describe_comparison(result, DEMO_FRACTIONS)}")
         click.echo("\nThe Gittins policies weigh a better score against its price: with prices they may leave a dear arm")
-        click.echo("unevaluated, which costs regret and saves money (net utility counts both). The others ignore prices and")
-        click.echo("have no stop signal.")
+        click.echo("unevaluated, which costs regret and saves money (net utility counts both). The others ignore")
+        click.echo("prices and have no stop signal.")
         click.echo(f"\n{remark}")
     return {"picture": picture, **{name: result.to_dict() for name, result in parts.items()}} if as_json else {}

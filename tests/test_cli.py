@@ -317,7 +317,7 @@ def test_demo_prints_and_draws(small_demo: Path) -> None:
     result = call("demo")
     assert result.exit_code == 0, result.stderr
     assert "CC BY 4.0" in result.stdout and "certified not in it" in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 120
+    assert max(map(len, result.stdout.splitlines())) <= WIDTH
     picture = small_demo / _cli_demo.RANKING_PICTURE
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert f"picture: {picture.name}" in result.stdout
