@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import joblib
 import numpy as np
+import pandas as pd
 from tqdm import tqdm
 
 
@@ -63,6 +64,30 @@ def run_trials(
             with out.open("a") as file:
                 file.write(json.dumps({"position": position, "setting": settings[position], "rows": rows}) + "\n")
     return [row for position in range(len(settings)) for row in done[position]]
+
+
+def report_measures(frame: pd.DataFrame, measures: Sequence[str], baseline: str) -> None:
+    """Print mean and Monte Carlo error of every measure per method; below, width and certificates against `baseline` on the same data."""
+    click.echo(f"{'mean (Monte Carlo error)':>38} " + " ".join(f"{name:>14}" for name in measures))
+    means = {}
+    for method in frame.method.unique():
+        rows = frame[frame.method == method]
+        cells = [mean_and_error(rows[name].to_numpy()) for name in measures]
+        means[method] = {name: mean for name, (mean, _) in zip(measures, cells, strict=True)}
+        click.echo(f"{method:>38} " + " ".join(f"{f'{mean:.3f} ({error:.3f})':>14}" for mean, error in cells))
+    click.echo(f"\nRatio to {baseline} on the same data")
+    for method, own in means.items():
+        shown = " ".join(f"{name} {own[name] / means[baseline][name]:.3f}" for name in ("width", "certified"))
+        click.echo(f"{method:>38}  {shown}")
+
+
+def report_by_theta(frame: pd.DataFrame, measure: str) -> None:
+    """Print one measure per score matrix."""
+    thetas = sorted(frame.theta.unique())
+    click.echo(f"\n{measure} per score matrix (seeds {', '.join(map(str, thetas))})")
+    for method in frame.method.unique():
+        cells = [mean_and_error(frame[(frame.method == method) & (frame.theta == theta)][measure].to_numpy()) for theta in thetas]
+        click.echo(f"{method:>38} " + " ".join(f"{f'{mean:.3f} ({error:.3f})':>14}" for mean, error in cells))
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
