@@ -413,3 +413,14 @@ def test_pending_is_not_seen() -> None:
     assert (policy._kind[pull.arm] == PENDING).sum() == len(pull.examples)
     with pytest.raises(lg.StateError, match="pending"):
         policy.attach(pull.arm, pull.examples[0], 1.0)
+
+
+def test_real_matrices(shared: Path) -> None:
+    """Two with graded scores are refused; the binary one runs, and halving finds an arm within 15 points of the best."""
+    for name in ("alpaca_eval2_matrix", "lcb_execution_matrix"):
+        with pytest.raises(lg.ResponseError, match="neither 0 nor 1"):
+            lg.compare(lg.ResponseMatrix.read(shared / "data" / f"{name}.parquet", arm="model"), "prompteval", n_runs=1, progress=False)
+    with np.load(shared / "data" / "aslib_sat18_exp.npz", allow_pickle=False) as file:
+        responses = lg.ResponseMatrix.from_array(file["score"].astype(float), arms=file["arms"].tolist())
+    frame = lg.compare(responses, ["prompteval", "ucb-e-lrf"], budget=0.1, n_runs=2, progress=False).at([0.1])
+    assert len(frame) == 2 and (frame["regret"] < 0.15).all()
