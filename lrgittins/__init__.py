@@ -38,7 +38,9 @@ _EXPORTS = {
     "inference": ["GapEstimate", "GapInference", "infer_gaps"],
     "low_rank": ["LowRankBradleyTerry"],
     "policies.gittins": ["GittinsPolicy"],
+    "policies.log_ei": ["LogEI", "LogEIPerCost"],
     "policies.low_rank_ucb_e": ["LowRankUCBE"],
+    "policies.pandora": ["PandoraGittins"],
     "policies.prompteval": ["PromptEvalBAI"],
     "policies.protocol": ["Policy", "Pull", "Recommendation"],
     "policies.sysrs": ["SySRs"],
@@ -74,7 +76,9 @@ if TYPE_CHECKING:
     from .inference import GapEstimate, GapInference, infer_gaps
     from .low_rank import LowRankBradleyTerry
     from .policies.gittins import GittinsPolicy
+    from .policies.log_ei import LogEI, LogEIPerCost
     from .policies.low_rank_ucb_e import LowRankUCBE
+    from .policies.pandora import PandoraGittins
     from .policies.prompteval import PromptEvalBAI
     from .policies.protocol import Policy, Pull, Recommendation
     from .policies.sysrs import SySRs

@@ -40,8 +40,9 @@ def compare(
     policies : names, factories, or mapping of label to name or factory
         Names: "gittins" (the defaults of `GittinsPolicy`), "gittins-g" and "gittins-s" (the paper's reading; S takes the
         paper's prior bucket nearest the mean arm quality, which is hindsight, and is labelled so), "ucb-e", "ucb-e-lrf", "sysrs"
-        and "prompteval" (the last two are planned for `budget` of the cells; "prompteval" needs binary scores). A factory is
-        called with ``**responses.policy_arguments()`` and `random_state`, as ``functools.partial(GittinsPolicy, batch_size=4)`` can be.
+        and "prompteval" (the last two are planned for `budget` of the cells; "prompteval" needs binary scores), "pbgi", "logei" and
+        "logeipc" (whole rows within `budget`, arms known by name only; they need the extra ``bo``). A factory is called with
+        ``**responses.policy_arguments()`` and `random_state`, as ``functools.partial(GittinsPolicy, batch_size=4)`` can be.
     budget : float
         Fraction of exhaustive cost, in (0, 1].
     strict : bool

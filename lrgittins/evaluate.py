@@ -20,7 +20,7 @@ from ._workers import DeferredInterrupts, InlineWorker, Outcome, ThreadWorkers, 
 from .errors import ParameterError, ResponseError
 from .policies.base import BasePolicy
 from .policies.inputs import shown
-from .policies.protocol import Policy, Pull
+from .policies.protocol import Policy, Pull, reason_for_silence
 from .store import Store
 from .trace import Trace, TraceRecorder
 
@@ -227,10 +227,10 @@ class _Run:
         if self.limit.reached(used):
             if policy.n_pending:  # true costs may turn out lower than what is reserved
                 return None, None
-            return "exhausted" if policy.status == "exhausted" else "budget", None
+            return (reason_for_silence(policy) if policy.status == "exhausted" else "budget"), None
         pull = policy.ask()
         if pull is None:
-            return (None if policy.n_pending else "exhausted"), None
+            return (None if policy.n_pending else reason_for_silence(policy)), None
         if self.strict and self.limit.crossed(used + (pull.cost if self.limit.kind == "cost" else len(pull.examples))):
             policy.release(pull)
             if self.book is not None:

@@ -11,7 +11,9 @@ import numpy as np
 from ._random import RandomState
 from .errors import ParameterError, ResponseError
 from .policies.gittins import GittinsPolicy
+from .policies.log_ei import LogEI, LogEIPerCost
 from .policies.low_rank_ucb_e import LowRankUCBE
+from .policies.pandora import PandoraGittins
 from .policies.prompteval import PromptEvalBAI, check_binary
 from .policies.protocol import Policy
 from .policies.sysrs import SySRs
@@ -63,6 +65,16 @@ def _prompteval(responses: ResponseMatrix, budget: float, **arguments: Any) -> P
     return PromptEvalBAI(**arguments, budget=_cells(responses, budget))
 
 
+def _whole_rows(kind: Callable[..., Policy]) -> Callable[..., Policy]:
+    """Bayesian optimisation over arms: whole rows, whatever the batch size, and never a row that the budget does not cover."""
+
+    def build(responses: ResponseMatrix, budget: float, *, batch_size: int, **arguments: Any) -> Policy:
+        # Where everything is free of charge there is no budget to run out of.
+        return kind(**arguments, max_cost=budget * responses.total_cost or None)
+
+    return build
+
+
 POLICIES: dict[str, Callable[..., Policy]] = {
     "gittins": _gittins,
     "gittins-g": _gittins_g,
@@ -71,6 +83,9 @@ POLICIES: dict[str, Callable[..., Policy]] = {
     "ucb-e-lrf": _ucb_e_lrf,
     "sysrs": _sysrs,
     "prompteval": _prompteval,
+    "pbgi": _whole_rows(PandoraGittins),
+    "logei": _whole_rows(LogEI),
+    "logeipc": _whole_rows(LogEIPerCost),
 }
 # What a name asks of the matrix, beyond what every policy does.
 REQUIREMENTS: dict[str, Callable[[ResponseMatrix], None]] = {"prompteval": check_binary}

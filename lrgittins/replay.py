@@ -11,7 +11,7 @@ from ._random import RandomState
 from ._validation import check_float
 from .errors import ParameterError, ResponseError, StateError
 from .policies.inputs import shown
-from .policies.protocol import Policy, Pull
+from .policies.protocol import Policy, Pull, reason_for_silence
 from .responses import ResponseMatrix
 from .trace import Trace, TraceRecorder
 
@@ -104,11 +104,11 @@ def replay_by_asking(policy: Policy, responses: ResponseMatrix, limit: tuple[flo
     recorder = TraceRecorder(policy, responses.arms, total_cost=responses.total_cost, row_means=responses.row_means)
     while True:
         if policy.spent >= limit[0]:
-            reason = "exhausted" if policy.status == "exhausted" else "budget"
+            reason = reason_for_silence(policy) if policy.status == "exhausted" else "budget"
             break
         pull = policy.ask()
         if pull is None:
-            reason = "exhausted"
+            reason = reason_for_silence(policy)
             break
         scores, cost = source.look_up(pull)
         if policy.spent + cost > limit[1]:

@@ -26,6 +26,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
         example_order="per-arm", recommendation="mean", roots="auto", random_state=np.random.Generator(np.random.MT19937(4)),
     ),
     "ucb-e": lambda: lg.UCBE(5, 40, batch_size=3, a=0.5),
+    "ucb-e-lrf": lambda: lg.LowRankUCBE(5, 40, batch_size=3, warmup=0.1, ensemble=8),
+    "prompteval": lambda: lg.PromptEvalBAI(5, 40, budget=150, batch_size=3),
     "sysrs": lambda: lg.SySRs(5, 40, budget=150, cap=False, batch_size=3),
 }  # fmt: skip
 every_policy = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)

@@ -21,7 +21,11 @@ MISSING[1, [2, 5]] = True
 class Driver(RuleBasedStateMachine):
     """`cells` maps (arm, example) to free | pending | told | attached | missing; absent cells are missing from the start."""
 
-    @initialize(kind=st.sampled_from(["gittins", "annealed", "ucb-e", "sysrs"]), seed=st.integers(0, 3), batch=st.integers(1, 4))
+    @initialize(
+        kind=st.sampled_from(["gittins", "annealed", "ucb-e", "ucb-e-lrf", "sysrs", "prompteval"]),
+        seed=st.integers(0, 3),
+        batch=st.integers(1, 4),
+    )
     def start(self, kind: str, seed: int, batch: int) -> None:
         options: dict[str, Any] = {"missing": MISSING, "batch_size": batch, "max_retries": MAX_RETRIES, "random_state": seed}
         options["cost"] = [1.0, 0.25, 0.0]
@@ -29,6 +33,10 @@ class Driver(RuleBasedStateMachine):
             self.policy: Any = lg.UCBE(N_ARMS, N_EXAMPLES, **options)
         elif kind == "sysrs":
             self.policy = lg.SySRs(N_ARMS, N_EXAMPLES, budget=15, cap=False, **options)
+        elif kind == "ucb-e-lrf":
+            self.policy = lg.LowRankUCBE(N_ARMS, N_EXAMPLES, warmup=0.3, ensemble=4, iterations=3, **options)
+        elif kind == "prompteval":
+            self.policy = lg.PromptEvalBAI(N_ARMS, N_EXAMPLES, budget=15, **options)
         else:
             self.policy = lg.GittinsPolicy(N_ARMS, N_EXAMPLES, cost_scale=0.02, anneal=kind == "annealed", **options)
         self.cells = {(k, j): "missing" if MISSING[k, j] else "free" for k in range(N_ARMS) for j in range(N_EXAMPLES)}
@@ -55,7 +63,8 @@ class Driver(RuleBasedStateMachine):
     @rule(data=st.data(), cost=st.none() | st.sampled_from([0.0, 0.5, 3.0]))
     def tell(self, data: st.DataObject, cost: float | None) -> None:
         pull = self.pulls.pop(data.draw(st.integers(0, len(self.pulls) - 1)))
-        scores = data.draw(st.lists(st.sampled_from([0.0, 0.3, 1.0]), min_size=len(pull.examples), max_size=len(pull.examples)))
+        values = [0.0, 1.0] if isinstance(self.policy, lg.PromptEvalBAI) else [0.0, 0.3, 1.0]
+        scores = data.draw(st.lists(st.sampled_from(values), min_size=len(pull.examples), max_size=len(pull.examples)))
         self.policy.tell(pull, scores, cost=cost)
         self.charged.append(pull.cost if cost is None else cost)
         self.done.append(pull)

@@ -17,8 +17,8 @@ from .cell_plan import CellPlan
 from .ledger import FloatArray, IntArray
 from .matrix_policy import MatrixPolicy, ordered
 
-# Masks are drawn for this many cells at a time, so that the uniforms behind them never fill memory.
-_CHUNK = 1 << 15
+# Masks are drawn for this many cells at a time: the uniforms behind them stay in the cache (and never fill memory).
+_CHUNK = 1 << 10
 # Streams of the policy's random numbers.
 _WARMUP, _FIT = 0, 1
 

@@ -97,3 +97,8 @@ class Policy(Protocol):
 
     def save(self, path: str | Path) -> None:
         """Write the whole state as JSON, atomically."""
+
+
+def reason_for_silence(policy: Any) -> str:
+    """Stop reason of a run whose policy asks nothing more: "exhausted", or "budget" where its own budget leaves rows unasked."""
+    return "budget" if getattr(policy, "out_of_budget", False) else "exhausted"

@@ -63,10 +63,10 @@ def fit_rasch(kind: np.ndarray, scores: FloatArray, *, anchor: int, penalty: flo
     row_start, column_start = np.empty(n_arms + 1, dtype=np.int64), np.empty(width + 1, dtype=np.int64)
     lists, outcomes = np.empty((3, n_seen), dtype=np.int64), np.empty(n_seen)
     index_cells(kind, scores, row_start, column_start, lists, outcomes)
-    by_arm = (row_start, lists[0], np.arange(n_seen))
-    by_example = (column_start, lists[1], lists[2])
     arms_are_fewer = n_arms <= width
-    long, shorter = (by_example, n_arms) if arms_are_fewer else (by_arm, width)
+    short_side, long_side = (0, 1) if arms_are_fewer else (1, 0)
+    # Cells of each unit of the longer side: where they start, their unit on the shorter side, their number.
+    start, partner, cells = (column_start, lists[1], lists[2]) if arms_are_fewer else (row_start, lists[0], np.arange(n_seen))
 
     effects = (np.zeros(n_arms), np.zeros(width))
     gradients, curvatures, cross = (np.empty(n_arms), np.empty(width)), (np.empty(n_arms), np.empty(width)), np.empty(n_seen)
@@ -78,12 +78,11 @@ def fit_rasch(kind: np.ndarray, scores: FloatArray, *, anchor: int, penalty: flo
     n_iterations = 0
     while (left := max(float(np.abs(g).max()) for g in gradients)) > _TOLERANCE and n_iterations < _MAX_ITERATIONS:
         n_iterations += 1
-        short_side, long_side = (0, 1) if arms_are_fewer else (1, 0)
         kept, target = np.diag(curvatures[short_side]), gradients[short_side].copy()
-        eliminate_side(*long, cross, gradients[long_side], curvatures[long_side], kept, target)
+        eliminate_side(start, partner, cells, cross, gradients[long_side], curvatures[long_side], kept, target)
         steps = (np.empty(n_arms), np.empty(width))
         steps[short_side][:] = cho_solve(cho_factor(kept, lower=True, overwrite_a=True, check_finite=False), target, check_finite=False)
-        substitute_side(*long, cross, gradients[long_side], curvatures[long_side], steps[short_side], steps[long_side])
+        substitute_side(start, partner, cells, cross, gradients[long_side], curvatures[long_side], steps[short_side], steps[long_side])
         gain = sum(float(g @ s) for g, s in zip(gradients, steps, strict=True))
         # Below the rounding of the objective a decrease cannot be seen, and a full Newton step is right.
         must_see = gain > 1e-10 * (1.0 + abs(value))
