@@ -191,7 +191,6 @@ def rank(
     from ._validation import check_alpha, check_int
 
     check_alpha(alpha)
-    check_int(n_draws, "n_draws", low=0)
     shown = _parse_count(show, "all", "--show")
     suffix = None if out is None else check_out(out, WRITERS, "a board")
     model = make_estimator(estimator, rank_, disconnected, seed)
@@ -200,7 +199,10 @@ def rank(
     top_k = max(1, min(10, n_models // 2)) if top_k is None else check_int(top_k, "top_k", low=1, high=n_models)
     claim = parse_claim(family, votes)
 
+    from .bands import check_claim
     from .inference import infer_gaps
+
+    check_claim(votes.tasks, votes.models, claim, alpha, method, n_draws)
 
     report(f"fitting the {estimator} model" + (f" on {folds} folds" if estimator == "low-rank" else ""))
     inference = infer_gaps(votes, model, n_folds=folds, calibration=calibration, random_state=seed)

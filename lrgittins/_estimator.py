@@ -113,7 +113,7 @@ class ScoreEstimator:
 
 
 def _known(name: str, labels: pd.Index, what: str) -> str:
-    if name not in labels:
+    if not isinstance(name, str) or name not in labels:
         import difflib
 
         close = difflib.get_close_matches(str(name), [str(label) for label in labels], n=3)

@@ -251,8 +251,9 @@ def check_universe(labels: Sequence[Any] | None, name: str, what: str) -> list[s
     """Distinct declared labels as str, or None."""
     if labels is None:
         return None
-    if isinstance(labels, (str, bytes)):
-        raise ComparisonError(f"{name} must be a list of names, got the single string {labels!r}")
+    if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
+        what_came = "the single string " if isinstance(labels, (str, bytes)) else ""
+        raise ComparisonError(f"{name} must be a list of names, got {what_came}{labels!r}")
     index = LabelIndex(what)
     for label in labels:
         text = index.text(label, f"{name}=")

@@ -50,6 +50,14 @@ def check_float(value: Any, name: str, *, low: float | None = None, high: float 
     return number
 
 
+def check_comparisons(value: Any) -> None:
+    """Refuse what is not a `Comparisons` (by what makes one, so that this module stays below it)."""
+    if not hasattr(value, "_table"):
+        raise ParameterError(
+            f"comparisons must be a Comparisons, got {type(value).__name__}; make one with Comparisons.from_frame, from_arrays or read"
+        )
+
+
 def check_choice(value: Any, name: str, choices: Iterable[str]) -> str:
     """One of a closed set of words."""
     known = list(choices)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 METHODS = ("max-t", "step-down", "order-statistic", "one-sided")
 FAMILIES = ("cell", "model", "task", "all")
+MAX_DRAWS = 10**6  # a critical value's Monte Carlo error is then below .01; more would only fill the memory
 _KEPT_BYTES = 2**29  # joint draws up to this size are kept; larger ones are drawn again, the same, at each pass
 _TASK_CHUNK = 2000  # draws of one task made at once; fixed, so that results never depend on memory
 _TASK_STREAM, _JOINT_STREAM = 0, 1
@@ -269,9 +270,9 @@ def evaluate_claims(inference: GapInference, family: Family, draws: NoiseDraws, 
         yield ClaimResult(claim, task, first, second, estimate, error, sign, critical, final, counts)
 
 
-def check_band_arguments(inference: GapInference, family: Any, alpha: Any, method: Any, n_draws: Any) -> tuple[Family, float, str, int]:
-    """Validate what `bands` and `certify` share; warn where the draws are too few for the level."""
-    parsed = parse_family(family, inference.tasks, inference.models)
+def check_claim(tasks: pd.Index, models: pd.Index, family: Any, alpha: Any, method: Any, n_draws: Any) -> tuple[Family, float, str, int]:
+    """Validate what `bands` and `certify` share; needs the labels only, so that it can come before any fit."""
+    parsed = parse_family(family, tasks, models)
     alpha = check_alpha(alpha)
     method = check_choice(method, "method", METHODS)
     if method == "one-sided" and parsed.kind != "cell":
@@ -279,7 +280,12 @@ def check_band_arguments(inference: GapInference, family: Any, alpha: Any, metho
             f"method='one-sided' certifies one model on one task at a time (of its two claims at most one can be false), so it takes "
             f"family='cell' or ('cell', task, model), not {family!r}; for joint claims use method='step-down'"
         )
-    n_draws = check_int(n_draws, "n_draws", low=0)
+    return parsed, alpha, method, check_int(n_draws, "n_draws", low=0, high=MAX_DRAWS)
+
+
+def check_band_arguments(inference: GapInference, family: Any, alpha: Any, method: Any, n_draws: Any) -> tuple[Family, float, str, int]:
+    """`check_claim`, and a warning where the draws are too few for the level."""
+    parsed, alpha, method, n_draws = check_claim(inference.tasks, inference.models, family, alpha, method, n_draws)
     if n_draws > 0 and n_draws * alpha < 20:
         warnings.warn(
             f"n_draws={n_draws} leaves {n_draws * alpha:g} draws beyond the level alpha={alpha:g}, too few for a steady critical value; "

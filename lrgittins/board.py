@@ -14,8 +14,8 @@ import pandas as pd
 from ._estimator import diagnostic
 from ._random import RandomState
 from ._threads import one_blas_thread
-from ._validation import check_int
-from .bands import NoiseDraws, check_band_arguments, collect_critical_values, evaluate_claims
+from ._validation import check_comparisons, check_int
+from .bands import NoiseDraws, check_band_arguments, check_claim, collect_critical_values, evaluate_claims
 from .board_io import board_fields, board_to_dict, make_frame, read_parquet, write_atomically, write_parquet
 from .certificates import certify_ranks, count_signs, point_ranks, rank_intervals
 from .errors import ParameterError, StateError
@@ -293,24 +293,14 @@ def leaderboard(
     ----------
     .. [1] "Low Rank for Rank", arXiv 2605.29395.
     """
-    from .bands import parse_family
     from .inference import infer_gaps
     from .low_rank import LowRankBradleyTerry
 
+    check_comparisons(comparisons)
     n_models = len(comparisons.models)
     top_k = max(1, min(10, n_models // 2)) if top_k is None else check_int(top_k, "top_k", low=1, high=n_models)
-    _check_early(alpha, method, n_draws)
-    parse_family(family, comparisons.tasks, comparisons.models)
+    check_claim(comparisons.tasks, comparisons.models, family, alpha, method, n_draws)
     inference = infer_gaps(
         comparisons, LowRankBradleyTerry(rank=rank, disconnected=disconnected), calibration=calibration, random_state=random_state
     )
     return inference.certify(top_k, family=family, alpha=alpha, method=method, n_draws=n_draws, random_state=random_state)
-
-
-def _check_early(alpha: Any, method: Any, n_draws: Any) -> None:
-    from ._validation import check_alpha, check_choice
-    from .bands import METHODS
-
-    check_alpha(alpha)
-    check_choice(method, "method", METHODS)
-    check_int(n_draws, "n_draws", low=0)

@@ -14,7 +14,7 @@ from ._estimator import ScoreEstimator, diagnostic, refuse_disconnected, separat
 from ._kernels.newton import MAX_ITERATIONS, NO_DATA, solve_bradley_terry
 from ._outcomes import Cells, OutcomeTable
 from ._threads import one_blas_thread
-from ._validation import check_choice, check_float, check_int
+from ._validation import check_choice, check_comparisons, check_float, check_int
 from .errors import ConvergenceWarning, NotIdentifiableError
 from .graph import pieces_by_task, strong_components_by_task
 
@@ -65,6 +65,7 @@ def fit_bradley_terry(
     iterations = np.empty(n_tasks, dtype=np.int64)
     norm, objective = np.empty(n_tasks), np.empty(n_tasks)
     indptr = np.searchsorted(cells.task, np.arange(n_tasks + 1)).astype(np.int64)
+    tol = float(tol)  # a user's int would make the kernel compile once more
     solve_bradley_terry(
         indptr, cells.low, cells.high, cells.count, cells.wins, pieces, ridge, tol, max_iter, scores, status, iterations, norm, objective
     )
@@ -109,7 +110,7 @@ class _BradleyTerry(ScoreEstimator):
         check_choice(self.separation, "separation", ["flag", "penalise", "error"])
         check_choice(self.disconnected, "disconnected", ["error", "allow"])
         check_float(self.tol, "tol", low=0.0, low_open=True)
-        check_int(self.max_iter, "max_iter", low=1)
+        check_int(self.max_iter, "max_iter", low=1, high=10**9)
 
     def _check_identifiable(self, comparisons: Comparisons) -> None:
         """Raise where the graph, or separation under separation="error", leaves scores undetermined."""
@@ -218,6 +219,7 @@ class PerTaskBradleyTerry(_BradleyTerry):
             A task falls apart, or is separated under ``separation="error"``; the message names the pieces.
         """
         self._check_params()
+        check_comparisons(comparisons)
         self._check_identifiable(comparisons)
         fit = self._fit_table(comparisons._table)
         self._store(fit, comparisons)
@@ -250,6 +252,7 @@ class PooledBradleyTerry(_BradleyTerry):
     def fit(self, comparisons: Comparisons) -> Self:
         """Fit the pooled comparisons; returns self. Raises as `PerTaskBradleyTerry.fit`."""
         self._check_params()
+        check_comparisons(comparisons)
         self._check_identifiable(comparisons)
         fit = self._fit_table(comparisons._table)
         self._store(fit, comparisons)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -356,7 +356,12 @@ class Comparisons:
 def _names(
     task: str | None, model_a: str, model_b: str, winner: str, count: str | None, id: str | None, cluster: str | None
 ) -> dict[str, str | None]:
-    return {"task": task, "model_a": model_a, "model_b": model_b, "winner": winner, "count": count, "id": id, "cluster": cluster}
+    names = {"task": task, "model_a": model_a, "model_b": model_b, "winner": winner, "count": count, "id": id, "cluster": cluster}
+    for role, name in names.items():
+        optional = role not in ("model_a", "model_b", "winner")
+        if not (isinstance(name, Hashable) and (optional or name is not None)):
+            raise ComparisonError(f"{role}= takes the name of a column{' or None' if optional else ''}, got {name!r}")
+    return names
 
 
 def _sum_per_task(votes: Votes, mask: Any, n_tasks: int) -> IntArray:

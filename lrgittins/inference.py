@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from ._noise import ScoreNoise, gap_variance
 from ._outcomes import FloatArray, IntArray, OutcomeTable
 from ._random import RandomState, as_generator
 from ._threads import one_blas_thread
-from ._validation import check_choice, check_int
+from ._validation import check_choice, check_comparisons, check_int
 from .errors import ParameterError
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class GapInference:
         return codes
 
     def _codes(self, contrasts: Sequence[Contrast], what: str) -> tuple[IntArray, IntArray, IntArray]:
-        wanted = list(contrasts)
+        wanted = list(contrasts) if isinstance(contrasts, Iterable) else []
         if not wanted or not all(isinstance(item, (tuple, list)) and len(item) == 3 for item in wanted):
             raise ParameterError(f"{what} takes a non-empty list of (task, a, b), got {contrasts!r:.200}")
         if len(wanted) > MAX_CONTRASTS:
@@ -401,6 +401,7 @@ def infer_gaps(
         raise ParameterError(
             f"estimator must be a LowRankBradleyTerry, PerTaskBradleyTerry or PooledBradleyTerry instance, got {estimator!r:.100}"
         )
+    check_comparisons(comparisons)
     estimator._check_params()
     estimator._check_identifiable(comparisons)
     if isinstance(estimator, LowRankBradleyTerry):

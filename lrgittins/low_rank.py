@@ -14,7 +14,7 @@ from ._estimator import ScoreEstimator, diagnostic, refuse_disconnected, separat
 from ._outcomes import Cells, OutcomeTable
 from ._random import RandomState, as_generator
 from ._threads import one_blas_thread
-from ._validation import check_choice, check_float, check_int
+from ._validation import check_choice, check_comparisons, check_float, check_int
 from .bradley_terry import FLAG_RIDGE, fit_bradley_terry
 from .convex import MEAN_RESIDUAL_VARIANCE, NuclearNormFit, fit_nuclear_norm, reference_penalty
 from .errors import ConvergenceWarning, ParameterError
@@ -161,7 +161,7 @@ class LowRankBradleyTerry(ScoreEstimator):
             check_choice(self.rank, "rank", ["auto"])
         else:
             check_int(self.rank, "rank", low=1)
-        if self.splits not in (1, 3) or isinstance(self.splits, bool):
+        if not isinstance(self.splits, (int, np.integer)) or isinstance(self.splits, bool) or self.splits not in (1, 3):
             raise ParameterError(f"splits must be 1 (all data in every stage) or 3 (the paper's three parts), got {self.splits!r}")
         if not isinstance(self.polish, (bool, np.bool_)):
             raise ParameterError(f"polish must be True or False, got {self.polish!r}")
@@ -172,7 +172,7 @@ class LowRankBradleyTerry(ScoreEstimator):
         check_float(self.ridge, "ridge", low=0.0)
         check_choice(self.disconnected, "disconnected", ["error", "allow"])
         check_float(self.tol, "tol", low=0.0, low_open=True)
-        check_int(self.max_iter, "max_iter", low=1)
+        check_int(self.max_iter, "max_iter", low=1, high=10**9)
 
     def _check_identifiable(self, comparisons: Comparisons) -> None:
         if self.disconnected == "error":
@@ -189,6 +189,7 @@ class LowRankBradleyTerry(ScoreEstimator):
             The comparisons of all tasks together fall apart into pieces; the message names them.
         """
         self._check_params()
+        check_comparisons(comparisons)
         self._check_identifiable(comparisons)
         table = comparisons._table
         fit = self._fit_table(table)
@@ -255,12 +256,12 @@ class LowRankBradleyTerry(ScoreEstimator):
         basis = factorise(initial.scores, rank).left
         if self.incoherence_bound is not None:
             basis = constrain_rows(basis, self.incoherence_bound / np.sqrt(table.n_tasks))
-        refined = refine_rows(second, third, basis, initial.scores, ridge=self.ridge, tol=self.tol, max_iter=self.max_iter)
+        refined = refine_rows(second, third, basis, initial.scores, ridge=float(self.ridge), tol=float(self.tol), max_iter=self.max_iter)
         factors = factorise(refined.scores, rank)
         if not self.polish:
             norm, value = tangent_gradient(table.cells(), factors)
             return _as_fit(factors, initial.converged and refined.converged, refined.n_iter, norm, value, 0.0, selection, notes)
-        polished = polish_scores(table.cells(), factors, tol=self.tol, max_iter=self.max_iter)
+        polished = polish_scores(table.cells(), factors, tol=float(self.tol), max_iter=self.max_iter)
         if polished.factors.rank < rank:
             notes.append(f"the polish's penalty left {polished.factors.rank} of {rank} factors: the data do not pay for more")
         return _as_fit(

@@ -47,7 +47,7 @@ def plot_ranks(board: Leaderboard, task: str | None = None, ax: Axes | None = No
     """
     frame = board.to_frame()
     tasks = list(dict.fromkeys(frame["task"]))
-    if task is not None and task not in tasks:
+    if task is not None and (not isinstance(task, str) or task not in tasks):
         import difflib
 
         close = difflib.get_close_matches(str(task), tasks, n=3)
