@@ -250,7 +250,8 @@ class LowRankBradleyTerry(ScoreEstimator):
         else:
             first = second = third = table.cells()
 
-        initial, halvings = self._initialise(first, rank)
+        known = selection.initial if selection is not None and self.splits == 1 else None
+        initial, halvings = self._initialise(first, rank, known)
         if halvings:
             notes.append(f"the initializer's penalty was halved {halvings} times to reach rank {rank}")
         basis = factorise(initial.scores, rank).left
@@ -275,10 +276,10 @@ class LowRankBradleyTerry(ScoreEstimator):
             notes,
         )
 
-    def _initialise(self, cells: Cells, rank: int) -> tuple[NuclearNormFit, int]:
-        """Step 2; the penalty is halved until the fit has at least `rank` directions (more data can always give them)."""
+    def _initialise(self, cells: Cells, rank: int, known: NuclearNormFit | None) -> tuple[NuclearNormFit, int]:
+        """Step 2; the penalty is halved until the fit has at least `rank` directions. `known` is the fit at the first penalty."""
         penalty = self.init_scale * reference_penalty(cells.total, cells.n_tasks, cells.n_models)
-        fit = fit_nuclear_norm(cells, penalty, bound=self.bound, tol=self.tol)
+        fit = known if known is not None else fit_nuclear_norm(cells, penalty, bound=self.bound, tol=self.tol)
         halvings = 0
         while fit.rank < rank and halvings < N_HALVINGS:
             halvings += 1

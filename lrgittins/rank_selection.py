@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._outcomes import Cells, OutcomeTable
-from .convex import fit_nuclear_norm, reference_penalty
+from .convex import NuclearNormFit, fit_nuclear_norm, reference_penalty
 from .folds import draw_folds
 from .polish import factorise
 from .refine import refine_rows
@@ -38,6 +38,8 @@ class RankSelection:
         Ranks tried and their held-out log-loss per comparison.
     loss_errors : ndarray of float64
         Standard error of each candidate's loss minus the least loss, paired over comparisons.
+    initial : NuclearNormFit
+        The nuclear-norm fit itself, which the estimator goes on from.
     """
 
     rank: int
@@ -46,6 +48,7 @@ class RankSelection:
     candidates: NDArray[np.int64]
     losses: FloatArray
     loss_errors: FloatArray
+    initial: NuclearNormFit = field(repr=False)
 
     @property
     def validated_rank(self) -> int:
@@ -70,7 +73,7 @@ def select_rank(table: OutcomeTable, rng: np.random.Generator, *, init_scale: fl
     candidates = np.arange(1, min(cap, nuclear_rank + EXTRA_RANKS) + 1)
     units = int(table.count.sum()) if table.cluster is None else len(np.unique(table.cluster))
     if cap == 1 or units < CV_FOLDS:
-        return RankSelection(nuclear_rank, nuclear_rank, nuclear.singular_values, candidates[:1], np.zeros(1), np.zeros(1))
+        return RankSelection(nuclear_rank, nuclear_rank, nuclear.singular_values, candidates[:1], np.zeros(1), np.zeros(1), nuclear)
     folds = draw_folds(table, CV_FOLDS, rng)
     gaps, counts, wins = [], [], []
     for held_out in folds.counts:
@@ -81,7 +84,7 @@ def select_rank(table: OutcomeTable, rng: np.random.Generator, *, init_scale: fl
         counts.append(test.count)
         wins.append(test.wins)
     losses, errors = _paired_losses(np.concatenate(gaps, axis=1), np.concatenate(counts), np.concatenate(wins))
-    selection = RankSelection(nuclear_rank, nuclear_rank, nuclear.singular_values, candidates, losses, errors)
+    selection = RankSelection(nuclear_rank, nuclear_rank, nuclear.singular_values, candidates, losses, errors, nuclear)
     if abs(selection.validated_rank - nuclear_rank) > 1:
         return replace(selection, rank=selection.validated_rank)
     return selection
