@@ -350,7 +350,7 @@ def solve_bradley_terry(
             for a in range(size):
                 step[a] = gradient[a]
             _solve_definite(hessian, column, step)
-            slope = np.sum(step * gradient)
+            slope = float(np.sum(step * gradient))
             last = n_small > 0 and (slope <= 1e-8 or n_small > 40)  # 40: rounding may keep the decrement above that
             shrink = 1.0
             accepted = False
