@@ -120,13 +120,23 @@ class GapInference:
     def _std_errors(self, task: IntArray, first: IntArray, second: IntArray) -> FloatArray:
         component = self._component[task, first]
         bounded = (component == self._component[task, second]) & (component >= 0)
-        return np.where(bounded, np.sqrt(gap_variance(self._noise.task_covariance, task, first, second)), np.inf)
+        error = np.sqrt(gap_variance(self._noise.task_covariance, task, first, second))
+        return np.where(bounded, np.where(error > self._rounding, error, 0.0), np.inf)
+
+    @property
+    def _rounding(self) -> float:
+        """Standard errors up to here are rounding: votes without any spread (ties only), which say nothing of their own error.
+
+        A vote of n moves a gap by at least 4 / n of its residual, so that an honest standard error is of the order 1 / sqrt(n).
+        """
+        return 1e-5 / math.sqrt(max(float(self._table.count.sum()), 1.0))
 
     @cached_property
     def _score_errors(self) -> FloatArray:
         """Standard errors of the centred scores: finite where everything the centre averages over is bounded."""
         diagonal = np.einsum("tmm->tm", self._noise.task_covariance)
         out = np.sqrt(np.maximum(diagonal, 0.0))
+        out[out <= self._rounding] = 0.0
         for t in range(len(out)):
             for piece in np.unique(self._piece[t]):
                 inside = self._piece[t] == piece

@@ -20,7 +20,7 @@ from .tangent import Arrowhead, ArrowheadFactor, TangentSpace
 MAX_LAW_CELLS = 10**7
 _SUSPICIOUS = 1e8  # a condition number from which null directions are looked for
 _COARSE_RIDGE, _FINE_RIDGE = 1e-6, 1e-8  # shares of the blocks' scale; a null direction's variance differs a hundredfold
-_LOOSE = 25.0  # training variance of a gap (standard error 5) from which its fold fit is as good as unbounded: I(gap) is near 0 there
+_LOOSE = 9.0  # training variance of a gap (standard error 3) from which its one-step leaves the range where a logistic curve is linear
 _GROWTH = 1.1  # of a gap's variance between the two; a determined one grows by the ridge's share times the condition
 _CLUSTER_BLOCK = 2048  # clusters expanded at once; fixed, so that sums never depend on memory
 
