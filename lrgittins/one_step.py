@@ -183,8 +183,10 @@ class _FoldTerm:
         determined = np.zeros((table.n_tasks, table.n_models), dtype=np.int64)
         suspicious = factor.ridge > 0.0 or len(operator.deficient_tasks) or not facts.condition < _SUSPICIOUS
         if suspicious or not facts.looseness < _LOOSE:
-            factor, coarse = (_ridged(operator, share).factor() for share in (_FINE_RIDGE, _COARSE_RIDGE))
-            determined = _determined(space, coarse.solve(np.eye(p)), factor.solve(np.eye(p)), _LOOSE * training.total)
+            coarse = None
+            if suspicious:
+                factor, coarse = (_ridged(operator, share).factor() for share in (_FINE_RIDGE, _COARSE_RIDGE))
+            determined = _determined(space, coarse, factor, _LOOSE * training.total)
             # A comparison that bears on null directions says nothing about determined gaps; those it bears on are withheld.
             weight[determined[table.task, table.low] != determined[table.task, table.high]] = 0.0
         residual = np.empty(table.n_groups)
@@ -301,23 +303,28 @@ def _describe(fit: Any, space: TangentSpace, operator: Arrowhead, factor: Arrowh
     )
 
 
-def _determined(space: TangentSpace, coarse: FloatArray, fine: FloatArray, largest: float) -> IntArray:
+def _determined(space: TangentSpace, coarse: ArrowheadFactor | None, fine: ArrowheadFactor, largest: float) -> IntArray:
     """Which gaps the training data determine: inside a task, those between models with equal codes (n_tasks, n_models).
 
-    `coarse`, `fine` are inverses of the operator with two ridges. A gap with any part in a null direction (a model seen on
-    too few tasks, a task with too few pairs, pieces that never meet) has a variance that grows as the ridge falls; all
-    others keep theirs. Sums of determined gaps are determined, so the relation has classes. So is a gap of a variance above
-    `largest` left out: a one-step there divides by an information that is nearly 0.
+    `coarse`, `fine` are the operator factored with two ridges (`coarse` None: it has no null directions). A gap with any
+    part in a null direction (a model seen on too few tasks, a task with too few pairs, pieces that never meet) has a variance
+    that grows as the ridge falls; all others keep theirs. Sums of determined gaps are determined, so the relation has classes.
+    So is a gap of a variance above `largest` left out: a one-step there divides by an information that is nearly 0.
     """
-    variances = []
-    for inverse in (coarse, fine):
-        covariance = _task_blocks(inverse, space, space.frame)
-        diagonal = np.einsum("tmm->tm", covariance)
-        variances.append(diagonal[:, :, None] + diagonal[:, None, :] - 2.0 * covariance)
-    same = (variances[1] <= _GROWTH * variances[0]) & (variances[1] <= largest)
+    variance = _gap_variances(space, fine)
+    same = variance <= largest
+    if coarse is not None:
+        same &= variance <= _GROWTH * _gap_variances(space, coarse)
     index = np.arange(space.n_models)
     same[:, index, index] = True
     return np.argmax(same, axis=2).astype(np.int64)
+
+
+def _gap_variances(space: TangentSpace, factor: ArrowheadFactor) -> FloatArray:
+    """Variance of every gap inside every task (n_tasks, n_models, n_models) under the inverse of a factored operator."""
+    covariance = _task_blocks(factor.solve(np.eye(space.dimension)), space, space.frame)
+    diagonal = np.einsum("tmm->tm", covariance)
+    return diagonal[:, :, None] + diagonal[:, None, :] - 2.0 * covariance
 
 
 def _ridged(operator: Arrowhead, share: float) -> Arrowhead:
