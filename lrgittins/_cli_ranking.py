@@ -19,7 +19,7 @@ ESTIMATORS = ("low-rank", "per-task", "pooled")
 METHODS = ("max-t", "step-down", "order-statistic", "one-sided")
 WRITERS = {
     ".csv": lambda board, path: board.to_csv(path),
-    ".csv.gz": lambda board, path: write_gzip(path, board.to_frame().to_csv(index=False, lineterminator="\n")),
+    ".csv.gz": lambda board, path: write_gzip(path, board.csv_text()),
     ".json": lambda board, path: board.to_json(path),
     ".parquet": lambda board, path: board.to_parquet(path),
 }

@@ -16,7 +16,7 @@ from ._random import RandomState
 from ._threads import one_blas_thread
 from ._validation import check_comparisons, check_int
 from .bands import NoiseDraws, check_band_arguments, check_claim, collect_critical_values, evaluate_claims
-from .board_io import board_fields, board_to_dict, make_frame, read_parquet, write_atomically, write_parquet
+from .board_io import SCHEMA_VERSION, board_fields, board_to_dict, make_frame, read_parquet, write_atomically, write_parquet
 from .certificates import certify_ranks, count_signs, point_ranks, rank_intervals
 from .errors import ParameterError, StateError
 from .one_sided import certify_cell
@@ -116,9 +116,13 @@ class Leaderboard:
         """Write `to_dict` as JSON, atomically (a reader never sees half a file)."""
         write_atomically(path, (json.dumps(self.to_dict(), allow_nan=False, indent=1, ensure_ascii=False) + "\n").encode())
 
+    def csv_text(self) -> str:
+        """The rows of `to_frame` as CSV, with a last column `schema_version`."""
+        return self._frame.assign(schema_version=SCHEMA_VERSION).to_csv(index=False, lineterminator="\n")
+
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the rows of `to_frame` as CSV (rows only: JSON and Parquet also keep how the board was made)."""
-        write_atomically(path, self._frame.to_csv(index=False, lineterminator="\n").encode())
+        """Write `csv_text` (rows only: JSON and Parquet also keep how the board was made)."""
+        write_atomically(path, self.csv_text().encode())
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the rows as Parquet, with the rest of `to_dict` in the file's metadata (needs the extra ``arrow``)."""

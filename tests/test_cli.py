@@ -111,6 +111,7 @@ def test_out_by_suffix(votes_file: Path, tmp_path: Path, suffix: str) -> None:
         found = lg.Leaderboard.read(target).to_frame()
     else:
         found = pd.read_csv(target)
+        assert found.pop("schema_version").eq(1).all()
     pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 

@@ -246,7 +246,9 @@ def test_parquet_and_csv(board, tmp_path):
     assert lg.Leaderboard.read(tmp_path / "board.parquet").to_dict() == board.to_dict()
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "board.parquet")[COLUMNS], board.to_frame(), check_dtype=False)
     board.to_csv(tmp_path / "board.csv")
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "board.csv"), board.to_frame(), check_dtype=False)
+    text = pd.read_csv(tmp_path / "board.csv")
+    assert text.pop("schema_version").eq(1).all()
+    pd.testing.assert_frame_equal(text, board.to_frame(), check_dtype=False)
     with pytest.raises(lg.ParameterError, match=r"\.json or \.parquet"):
         lg.Leaderboard.read(tmp_path / "board.csv")
 
