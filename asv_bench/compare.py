@@ -36,7 +36,7 @@ def load(path: Path) -> dict[str, Any]:
             label = f"{name}({', '.join(parameter.strip(chr(39)) for parameter in parameters)})" if parameters else name
             if isinstance(value, (int, float)) and math.isfinite(value):
                 figures[label] = value
-    about = {key: data.get("params", {}).get(key) for key in ("cpu", "num_cpu", "os", "python", "ram")}
+    about = {key: data.get("params", {}).get(key) for key in ("cpu", "num_cpu", "os", "ram")}
     return {"schema": SCHEMA, "commit": data.get("commit_hash"), "machine": about, "figures": figures}
 
 
