@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ._outcomes import OutcomeTable
-from ._validation import check_float, check_int
+from ._validation import check_float, check_int, code_of
 from .errors import NotIdentifiableError, ParameterError
 from .graph import find_separation, pieces, pieces_by_task
 
@@ -71,10 +71,8 @@ class ScoreEstimator:
             Unknown task or model, or not fitted.
         """
         scores = self._fitted()
-        row = scores.to_numpy()[scores.index.get_loc(_known(task, scores.index, "task"))]
-        gap = float(row[scores.columns.get_loc(_known(a, scores.columns, "model"))]) - float(
-            row[scores.columns.get_loc(_known(b, scores.columns, "model"))]
-        )
+        row = scores.to_numpy()[code_of(task, scores.index, "task")]
+        gap = float(row[code_of(a, scores.columns, "model")]) - float(row[code_of(b, scores.columns, "model")])
         return float(1.0 / (1.0 + np.exp(-gap))) if gap >= 0 else float(np.exp(gap) / (1.0 + np.exp(gap)))
 
     def top_k(self, k: int) -> pd.DataFrame:
@@ -110,16 +108,6 @@ class ScoreEstimator:
                 gap, middle = ordered[:, k - 1] - ordered[:, k], 0.5 * (ordered[:, k - 1] + ordered[:, k])
         close = (np.abs(values - middle[:, None]) <= within).sum(axis=1)
         return pd.DataFrame({"task": scores.index, "k_gap": gap, "n_within": close})
-
-
-def _known(name: str, labels: pd.Index, what: str) -> str:
-    if not isinstance(name, str) or name not in labels:
-        import difflib
-
-        close = difflib.get_close_matches(str(name), [str(label) for label in labels], n=3)
-        hint = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
-        raise ParameterError(f"unknown {what} {name!r}{hint}")
-    return name
 
 
 def separated_frame(table: OutcomeTable, comparisons: Comparisons, *, pooled: bool = False) -> pd.DataFrame:

@@ -64,3 +64,14 @@ def check_choice(value: Any, name: str, choices: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in known:
         raise ParameterError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
     return value
+
+
+def code_of(name: Any, labels: Any, what: str) -> int:
+    """Position of a label; an unknown one is named with close matches."""
+    if isinstance(name, str) and name in labels:
+        return int(np.flatnonzero(labels == name)[0])
+    import difflib
+
+    close = difflib.get_close_matches(str(name), [str(label) for label in labels], n=3)
+    hint = f"; did you mean {', '.join(map(repr, close))}?" if close else f"; there are {len(labels)} {what}s"
+    raise ParameterError(f"unknown {what} {name!r}{hint}")

@@ -13,9 +13,9 @@ import pandas as pd
 from ._kernels.bootstrap import reduce_max
 from ._noise import ScoreNoise, symmetric_root
 from ._outcomes import FloatArray, IntArray
-from ._random import RandomState
+from ._random import RandomState, seed_sequence
 from ._threads import one_blas_thread
-from ._validation import check_alpha, check_choice, check_int
+from ._validation import check_alpha, check_choice, check_int, code_of
 from .errors import ParameterError
 from .order_statistics import RankCounts, order_counts
 
@@ -45,8 +45,6 @@ class Family:
 
 def parse_family(family: Any, tasks: pd.Index, models: pd.Index) -> Family:
     """Check a family argument; the message lists what is understood."""
-    from .inference import code_of
-
     if isinstance(family, str) and family == "all":
         return Family("all", ((),), True, "all")
     if isinstance(family, str) and family in FAMILIES:
@@ -83,19 +81,6 @@ def claim_gaps(kind: str, claim: tuple[int, ...], n_tasks: int, n_models: int) -
 
 
 # --------------------------------------------------------------------------------------------------------- draws
-
-
-def seed_sequence(random_state: RandomState) -> np.random.SeedSequence:
-    """A root of independent streams; a Generator gives one integer of its own."""
-    if isinstance(random_state, np.random.SeedSequence):
-        return random_state
-    if random_state is None:
-        return np.random.SeedSequence()
-    if isinstance(random_state, np.random.Generator):
-        return np.random.SeedSequence(int(random_state.integers(2**63 - 1)))
-    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)) or random_state < 0:
-        raise ParameterError(f"random_state must be a non-negative int, a numpy Generator, a SeedSequence or None, got {random_state!r}")
-    return np.random.SeedSequence(int(random_state))
 
 
 class NoiseDraws:

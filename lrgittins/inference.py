@@ -16,7 +16,7 @@ from ._noise import ScoreNoise, gap_variance
 from ._outcomes import FloatArray, IntArray, OutcomeTable
 from ._random import RandomState, as_generator
 from ._threads import one_blas_thread
-from ._validation import check_choice, check_comparisons, check_int
+from ._validation import check_choice, check_comparisons, check_int, code_of
 from .errors import ParameterError
 
 if TYPE_CHECKING:
@@ -326,17 +326,6 @@ class GapInference:
         from .board import make_board
 
         return make_board(self, top_k, family=family, alpha=alpha, method=method, n_draws=n_draws, random_state=random_state)
-
-
-def code_of(name: Any, labels: pd.Index, what: str) -> int:
-    """Position of a label; an unknown one is named with close matches."""
-    if isinstance(name, str) and name in labels:
-        return int(np.flatnonzero(labels == name)[0])
-    import difflib
-
-    close = difflib.get_close_matches(str(name), [str(label) for label in labels], n=3)
-    hint = f"; did you mean {', '.join(map(repr, close))}?" if close else f"; there are {len(labels)} {what}s"
-    raise ParameterError(f"unknown {what} {name!r}{hint}")
 
 
 def check_rows(outer: int, inner: int, call: str, narrower: str) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ._estimator import ScoreEstimator, diagnostic, refuse_disconnected, separated_frame
+from ._kernels.logistic import logistic_terms
 from ._outcomes import Cells, OutcomeTable
 from ._random import RandomState, as_generator
 from ._threads import one_blas_thread
@@ -20,7 +21,7 @@ from .convex import MEAN_RESIDUAL_VARIANCE, NuclearNormFit, fit_nuclear_norm, re
 from .errors import ConvergenceWarning, ParameterError
 from .folds import draw_folds
 from .graph import pieces as pooled_pieces
-from .graph import pieces_by_task
+from .graph import pieces_by_task, strong_components
 from .polish import Factorisation, factorise, polish_scores
 from .rank_selection import RankSelection, select_rank
 from .refine import constrain_rows, refine_rows
@@ -296,8 +297,6 @@ class LowRankBradleyTerry(ScoreEstimator):
 
     @staticmethod
     def _separated(table: OutcomeTable) -> bool:
-        from .graph import strong_components
-
         return int(strong_components(table).max(initial=-1)) > int(pooled_pieces(table).max(initial=-1))
 
 
@@ -317,8 +316,6 @@ def relabel(table: OutcomeTable, task_code: NDArray[np.int64], model_code: NDArr
 
 def tangent_gradient(cells: Cells, factors: Factorisation) -> tuple[float, float]:
     """Tangent norm of the log-likelihood's gradient over the total count, and the log-likelihood."""
-    from ._kernels.logistic import logistic_terms
-
     gradient = np.empty((cells.n_tasks, cells.n_models))
     information = np.empty(len(cells.task))
     value = logistic_terms(cells.task, cells.low, cells.high, cells.count, cells.wins, factors.scores, gradient, information)
@@ -361,8 +358,6 @@ MIN_CONTRAST = 1e-3
 @one_blas_thread
 def diagnose_fit(table: OutcomeTable, fit: LowRankFit) -> dict[str, dict[str, Any]]:
     """The theory's conditions as numbers with a status each (specification sections 2 and 6)."""
-    from ._kernels.logistic import logistic_terms
-
     n_tasks, n_models, rank = table.n_tasks, table.n_models, fit.rank
     cells = table.cells()
     space = TangentSpace(fit.left, fit.right)
