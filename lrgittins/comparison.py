@@ -49,8 +49,8 @@ class RunRecord:
 
 
 def record_run(trace: Trace, matrix: str, policy: str, run: int, seed: int) -> RunRecord:
-    stop = trace.stop
     """The part of a trace that a comparison keeps."""
+    stop = trace.stop
     return RunRecord(
         matrix=matrix,
         policy=policy,
