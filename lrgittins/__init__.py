@@ -49,6 +49,7 @@ _EXPORTS = {
     "replay": ["replay"],
     "responses": ["ResponseMatrix"],
     "root_schedule": ["RootSchedule", "root_schedule"],
+    "scales": ["WinProbability", "elo"],
     "store": ["read_store"],
     "trace": ["Trace"],
 }
@@ -87,15 +88,21 @@ if TYPE_CHECKING:
     from .replay import replay
     from .responses import ResponseMatrix
     from .root_schedule import RootSchedule, root_schedule
+    from .scales import WinProbability, elo
     from .store import read_store
     from .trace import Trace
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
 
 
+_MODULES = ("adapters", "datasets")  # whose functions are called as lg.adapters.from_lmarena(...)
+
+
 def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is None:
+        if name in _MODULES:
+            return importlib.import_module(f".{name}", __name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f".{module}", __name__), name)
     globals()[name] = value
@@ -103,7 +110,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULE_OF})
+    return sorted({*globals(), *_MODULE_OF, *_MODULES})
 
 
 class _Package(ModuleType):

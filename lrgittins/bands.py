@@ -18,8 +18,11 @@ from ._threads import one_blas_thread
 from ._validation import check_alpha, check_choice, check_int, code_of
 from .errors import ParameterError
 from .order_statistics import RankCounts, order_counts
+from .scales import check_scale
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from .inference import GapInference
 
 METHODS = ("max-t", "step-down", "order-statistic", "one-sided")
@@ -316,13 +319,40 @@ class GapBands:
     random_state: int | None
     _frame: pd.DataFrame
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, *, scale: str = "natural") -> pd.DataFrame:
         """Columns task, model, versus, estimate, low, high, sign.
 
         `low`, `high` are the max-t band of estimate = score(model) - score(versus); `sign` (-1, 0, 1) is what the method
         declares. Families of single models list each against all others; "task" and "all" list every pair once.
+        With ``scale="elo"`` estimate, low and high are Elo points instead of log-odds.
         """
-        return self._frame.copy()
+        units = check_scale(scale)
+        out = self._frame.copy()
+        if units.name != "natural":
+            out[["estimate", "low", "high"]] = units.gap(out[["estimate", "low", "high"]])
+        return out
+
+    def plot(
+        self, ax: Axes | None = None, *, model: str | None = None, task: str | None = None, scale: str = "natural", max_gaps: int = 60
+    ) -> Any:
+        """Forest plot of one model's gaps with their bands (needs the extra ``plot``); see `plots.forest`.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        model, task : str, optional
+            Whose gaps, and on which task; needed where the bands are about several.
+        scale : {"natural", "elo"}
+        max_gaps : int, default 60
+            More than so many gaps are an error that says how to narrow them.
+
+        Returns
+        -------
+        Axes
+        """
+        from .plots.forest import plot_forest
+
+        return plot_forest(self, ax, model=model, task=task, scale=scale, max_gaps=max_gaps)
 
 
 @one_blas_thread

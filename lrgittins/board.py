@@ -20,6 +20,7 @@ from .board_io import SCHEMA_VERSION, board_fields, board_to_dict, make_frame, r
 from .certificates import certify_ranks, count_signs, point_ranks, rank_intervals
 from .errors import ParameterError, StateError
 from .one_sided import certify_cell
+from .scales import rescale_board
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,13 +70,27 @@ class Leaderboard:
     random_state: int | None
     _frame: pd.DataFrame = field(repr=False)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, *, scale: str = "natural", anchor: Any = None) -> pd.DataFrame:
         """One row per (task, model) the family covers, sorted by task, rank, model.
 
         Columns: task, model, score, std_error (inf where unbounded), rank, rank_low, rank_high (missing without draws),
         certificate ("top-k", "not-top-k", "unresolved"), n (votes of the model on the task).
+
+        Parameters
+        ----------
+        scale : {"natural", "elo"}
+            Units of `score` and `std_error`: log-odds with mean 0, or the Elo-like scale (400 / ln 10 points a unit, mean 1000).
+            Ranks and certificates never depend on it.
+        anchor : str or (str, float), optional
+            A model whose score on every task shall be the scale's centre, or the number given with it. Changes scores only:
+            standard errors stay those of the centred scores.
+
+        Raises
+        ------
+        ParameterError
+            An unknown scale, or a task on which the anchor has no score.
         """
-        return self._frame.copy()
+        return rescale_board(self._frame, scale, anchor)
 
     def __len__(self) -> int:
         return len(self._frame)
@@ -108,21 +123,51 @@ class Leaderboard:
 
         return plot_ranks(self, task=task, ax=ax)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as strict JSON types: plain Python scalars, unbounded and missing numbers as None."""
-        return board_to_dict(self)
+    def to_dict(self, *, scale: str = "natural", anchor: Any = None) -> dict[str, Any]:
+        """Everything as strict JSON types: plain Python scalars, unbounded and missing numbers as None.
+
+        `scale` and `anchor` as in `to_frame`; what is not on the natural scale says so, and `from_dict` does not read it.
+        """
+        return board_to_dict(self, scale, anchor)
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` as JSON, atomically (a reader never sees half a file)."""
         write_atomically(path, (json.dumps(self.to_dict(), allow_nan=False, indent=1, ensure_ascii=False) + "\n").encode())
 
-    def csv_text(self) -> str:
+    def csv_text(self, *, scale: str = "natural", anchor: Any = None) -> str:
         """The rows of `to_frame` as CSV, with a last column `schema_version`."""
-        return self._frame.assign(schema_version=SCHEMA_VERSION).to_csv(index=False, lineterminator="\n")
+        rows = self.to_frame(scale=scale, anchor=anchor)
+        return rows.assign(schema_version=SCHEMA_VERSION).to_csv(index=False, lineterminator="\n")
 
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
+    def to_csv(self, path: str | os.PathLike[str], *, scale: str = "natural", anchor: Any = None) -> None:
         """Write `csv_text` (rows only: JSON and Parquet also keep how the board was made)."""
-        write_atomically(path, self.csv_text().encode())
+        write_atomically(path, self.csv_text(scale=scale, anchor=anchor).encode())
+
+    def to_html(self, path: str | os.PathLike[str], *, title: str | None = None, scale: str = "natural", anchor: Any = None) -> None:
+        """Write the board as one HTML file that needs nothing else: tables, pictures, the claim in words (extra ``report``).
+
+        Parameters
+        ----------
+        path : path of the file
+            Written atomically.
+        title : str, optional
+            Heading of the page.
+        scale, anchor : see `to_frame`
+
+        Raises
+        ------
+        MissingExtraError
+            jinja2 is not installed.
+        """
+        from .report import board_html
+
+        write_atomically(path, board_html(self, title=title, scale=scale, anchor=anchor).encode())
+
+    def plot_heatmap(self, ax: Axes | None = None, *, max_models: int | None = None) -> Any:
+        """Ranks of all models on all tasks as colours, unresolved cells hatched (needs the extra ``plot``); see `plots.heatmap`."""
+        from .plots.heatmap import plot_heatmap
+
+        return plot_heatmap(self, ax, max_models=max_models)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the rows as Parquet, with the rest of `to_dict` in the file's metadata (needs the extra ``arrow``)."""

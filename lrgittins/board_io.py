@@ -14,6 +14,7 @@ import pandas as pd
 
 from ._optional import import_optional
 from .errors import StateError
+from .scales import check_scale, parse_anchor, rescale_board
 
 if TYPE_CHECKING:
     from .board import Leaderboard
@@ -23,8 +24,13 @@ SCHEMA = "lrgittins.leaderboard"
 SCHEMA_VERSION = 1
 
 
-def board_to_dict(board: Leaderboard) -> dict[str, Any]:
+def board_to_dict(board: Leaderboard, scale: str = "natural", anchor: Any = None) -> dict[str, Any]:
     """See `Leaderboard.to_dict`."""
+    frame = rescale_board(board._frame, scale, anchor)
+    units: dict[str, Any] = {}
+    if scale != "natural" or anchor is not None:
+        wanted = parse_anchor(anchor, check_scale(scale))
+        units = {"scale": scale, "anchor": None if wanted is None else {"model": wanted[0], "score": wanted[1]}}
     critical: Any
     if isinstance(board.critical_value, pd.Series):
         labels = [list(key) if isinstance(key, tuple) else [key] for key in board.critical_value.index]
@@ -32,10 +38,11 @@ def board_to_dict(board: Leaderboard) -> dict[str, Any]:
         critical = [{"claim": [str(part) for part in label], "value": plain(v)} for label, v in zip(labels, values, strict=True)]
     else:
         critical = plain(board.critical_value)
-    columns = [board._frame[name].tolist() for name in COLUMNS]
+    columns = [frame[name].tolist() for name in COLUMNS]
     return {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
+        **units,
         "top_k": int(board.top_k),
         "alpha": float(board.alpha),
         "family": list(board.family) if isinstance(board.family, tuple) else board.family,
@@ -126,6 +133,10 @@ def _check_schema(data: Any) -> None:
         newer = isinstance(version, int) and version > SCHEMA_VERSION
         raise StateError(
             f"leaderboard of schema_version {version!r}, this lrgittins reads {SCHEMA_VERSION}" + ("; update lrgittins" if newer else "")
+        )
+    if "scale" in data:
+        raise StateError(
+            f"the scores of this leaderboard were written for display (field 'scale' is {data['scale']!r}); read one written without scale and anchor"
         )
 
 

@@ -18,6 +18,7 @@ from ._random import RandomState, as_generator
 from ._threads import one_blas_thread
 from ._validation import check_choice, check_comparisons, check_int, code_of
 from .errors import ParameterError
+from .scales import WinProbability, expit
 
 if TYPE_CHECKING:
     from .bands import GapBands
@@ -177,6 +178,17 @@ class GapInference:
             return GapEstimate(estimate, error, -math.inf, math.inf, math.nan if math.isnan(estimate) else 1.0)
         p_value = math.erfc(abs(estimate) / error / math.sqrt(2.0)) if error > 0.0 else math.nan
         return GapEstimate(estimate, error, estimate - _Z95 * error, estimate + _Z95 * error, p_value)
+
+    def win_probability(self, task: str, a: str, b: str) -> WinProbability:
+        """The fitted probability that `a` is preferred to `b` on `task` (a tie is half a win), with its marginal 95 % interval.
+
+        Raises
+        ------
+        ParameterError
+            Unknown or equal names.
+        """
+        gap = self.gap(task, a, b)
+        return WinProbability(expit(gap.estimate), expit(gap.ci_low), expit(gap.ci_high))
 
     def gaps(self, task: str | None = None, model: str | None = None) -> pd.DataFrame:
         """All gaps, or those of one task, of one model (against every other), or of both.
