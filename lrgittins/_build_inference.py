@@ -20,16 +20,20 @@ from .inference import GapInference
 from .low_rank import MAX_CONDITION, MAX_INCOHERENCE_SHARE, MIN_CONTRAST, MIN_SIGNAL_TO_NOISE, relabel
 from .one_step import OneStep, cross_fit, full_data_step
 from .parametric import ScaledNoise, standard_error_scale
+from .repeated import average_splits
 from .wald import wald_noise
 
 if TYPE_CHECKING:
     from .comparisons import Comparisons
+
+MAX_SPREAD = 1.0  # standard errors; more than the noise itself between splits is a fit that has not settled
 
 
 def infer_low_rank(
     comparisons: Comparisons,
     estimator: Any,
     n_folds: int,
+    n_splits: int,
     design: str,
     calibration: str,
     n_refits: int,
@@ -58,21 +62,31 @@ def infer_low_rank(
             "outside the paper's theory, which is for cross-fitting"
         )
     else:
-        split = draw_folds(compact, n_folds, rng)
-        result = cross_fit(compact, split, lenient, design, seen, n_models)
+        splits = [draw_folds(compact, n_folds, rng) for _ in range(n_splits)]
+        steps = [cross_fit(compact, split, lenient, design, seen, n_models) for split in splits]
+        n_folds = splits[0].n_folds
+        notes += dict.fromkeys(note for split in splits for note in split.notes)
+        if n_splits > 1:
+            result, spread = average_splits(steps)
+        else:
+            result = steps[0]
         noise = result.noise
-        n_folds = split.n_folds
-        notes += split.notes
     whole_piece, strong = pieces(table), strong_components(table)
     component = np.where(strong < 0, -1, result.determined * n_models + strong)
     piece = np.repeat(whole_piece[None, :], n_tasks, axis=0)
     scores = np.where(piece >= 0, result.scores, np.nan)
     unseen_models = np.flatnonzero(whole_piece < 0)
-    diagnostics = _low_rank_diagnostics(result, n_folds, strong, whole_piece, comparisons)
+    diagnostics = _low_rank_diagnostics(result, n_folds * n_splits, strong, whole_piece, comparisons)
+    if n_splits > 1:
+        diagnostics["split_spread"] = diagnostic(
+            "ok" if spread <= MAX_SPREAD else "failed",
+            spread,
+            f"root mean square of a gap's distance from its mean over {n_splits} splits, in standard errors, at most {MAX_SPREAD:g}",
+        )
     bad = [fact for fact in result.facts if not fact.converged]
     if bad:
         warnings.warn(
-            f"{len(bad)} of {n_folds} training fits stopped before they met tol={estimator.tol:g}; raise max_iter or tol",
+            f"{len(bad)} of {n_folds * n_splits} training fits stopped before they met tol={estimator.tol:g}; raise max_iter or tol",
             ConvergenceWarning,
             stacklevel=4,
         )
@@ -98,6 +112,7 @@ def infer_low_rank(
         table,
         piece,
         component,
+        n_splits,
     )
 
 

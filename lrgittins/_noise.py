@@ -27,6 +27,7 @@ class FoldInfluence:
     group: IntArray
     count: IntArray
     values: FloatArray
+    split: int = 0
 
 
 class ScoreNoise(Protocol):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 10**7
 MAX_CONTRASTS = 10**4
 MAX_VALUES = 10**8
+MAX_SPLITS = 1000
 CALIBRATIONS = ("cross-fit", "parametric")
 DESIGNS = ("empirical", "uniform")
 _Z95 = 1.959963984540054  # 97.5 % point of the normal law
@@ -71,6 +72,8 @@ class GapInference:
         Design law of the Fisher operator ("empirical" or "uniform"; "empirical" for Wald fits).
     n_folds : int
         Folds that were used; 1 for Wald fits.
+    n_splits : int
+        Splits into folds that were averaged.
     notes : tuple of str
         What had to be changed or flagged on the way.
     diagnostics : dict
@@ -98,6 +101,7 @@ class GapInference:
     # Codes (n_tasks, n_models); a gap has an estimate inside a piece, and a finite standard error inside a component.
     _piece: IntArray
     _component: IntArray
+    n_splits: int = 1
 
     @property
     def scores(self) -> pd.DataFrame:
@@ -251,7 +255,8 @@ class GapInference:
         -------
         DataFrame with columns fold, task, model_a, model_b, outcome (seen from model_a), cluster (only where clusters are
         used: their codes), count, then influence_0, influence_1, ... in the order of `contrasts`: phi of one such comparison.
-        The squared standard error is the sum of count * (phi - mean)^2 over n^2 (Wald fits: without the mean).
+        The squared standard error is the sum of count * (phi - mean)^2 over n^2 (Wald fits: without the mean). With several
+        splits a first column, split, tells them apart; the squared standard error is then the mean of theirs.
 
         Raises
         ------
@@ -260,7 +265,7 @@ class GapInference:
         """
         codes = self._codes(contrasts, "influence()")
         table = self._table
-        check_rows(self.n_folds, table.n_groups, "influence()", "covariance([...])")
+        check_rows(self.n_folds * self.n_splits, table.n_groups, "influence()", "covariance([...])")
         if table.n_groups * len(codes[0]) > MAX_VALUES:
             raise ParameterError(
                 f"influence() of {len(codes[0])} contrasts on {table.n_groups} groups is {table.n_groups * len(codes[0])} values, "
@@ -270,7 +275,8 @@ class GapInference:
         unbounded = np.isinf(self._std_errors(*codes))
         for part in self._noise.influence(*codes):
             part.values[:, unbounded] = np.nan
-            columns: dict[str, Any] = {
+            columns: dict[str, Any] = {"split": np.full(len(part.group), part.split)} if self.n_splits > 1 else {}
+            columns |= {
                 "fold": np.full(len(part.group), part.fold),
                 "task": self.tasks.take(table.task[part.group]),
                 "model_a": self.models.take(table.low[part.group]),
@@ -352,6 +358,7 @@ def infer_gaps(
     estimator: Any = None,
     *,
     n_folds: int = 6,
+    n_splits: int = 1,
     design: str = "empirical",
     calibration: str = "cross-fit",
     n_refits: int = 30,
@@ -368,6 +375,10 @@ def infer_gaps(
         The other two give Wald inference with robust (sandwich) variances on all data, without folds.
     n_folds : int, default 6
         Folds balanced by (task, pair); whole clusters go to one fold.
+    n_splits : int, default 1
+        Repeated cross-fitting: the mean over this many independent splits into folds, so that the result depends less on one
+        split. Estimates are averaged; so are covariances, which is on the safe side (the covariance of a mean is at most the
+        mean of the covariances). Diagnostic "split_spread" says how far the splits lie apart. Time grows in proportion.
     design : {"empirical", "uniform"}, default "empirical"
         Law of the Fisher operator: cell frequencies of the training folds, or uniform over tasks and pairs.
     calibration : {"cross-fit", "parametric"}, default "cross-fit"
@@ -402,6 +413,7 @@ def infer_gaps(
     from .low_rank import LowRankBradleyTerry
 
     n_folds = check_int(n_folds, "n_folds", low=2)
+    n_splits = check_int(n_splits, "n_splits", low=1, high=MAX_SPLITS)
     design = check_choice(design, "design", DESIGNS)
     calibration = check_choice(calibration, "calibration", CALIBRATIONS)
     n_refits = check_int(n_refits, "n_refits", low=1)
@@ -415,8 +427,11 @@ def infer_gaps(
     check_comparisons(comparisons)
     estimator._check_params()
     estimator._check_identifiable(comparisons)
+    if n_splits > 1 and (calibration == "parametric" or not isinstance(estimator, LowRankBradleyTerry)):
+        made = "calibration='parametric'" if calibration == "parametric" else f"{type(estimator).__name__}'s Wald inference"
+        raise ParameterError(f"n_splits={n_splits} repeats cross-fitting, but {made} uses all data without folds; leave n_splits at 1")
     if isinstance(estimator, LowRankBradleyTerry):
-        return infer_low_rank(comparisons, estimator, n_folds, design, calibration, n_refits, rng, seed)
+        return infer_low_rank(comparisons, estimator, n_folds, n_splits, design, calibration, n_refits, rng, seed)
     if calibration != "cross-fit":
         raise ParameterError(
             f"calibration={calibration!r} is for low-rank fits; {type(estimator).__name__} has Wald inference on all data, which needs none"

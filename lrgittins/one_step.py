@@ -10,7 +10,7 @@ import numpy as np
 
 from ._clusters import ClusterSums, sum_clusters
 from ._kernels.influence import accumulate_influence
-from ._noise import FoldNoise, LowRankNoise, semidefinite_root
+from ._noise import FoldNoise, LowRankNoise, ScoreNoise, semidefinite_root
 from ._outcomes import Cells, FloatArray, IntArray, OutcomeTable
 from .convex import MEAN_RESIDUAL_VARIANCE
 from .errors import ParameterError
@@ -49,7 +49,7 @@ class OneStep:
     """
 
     scores: FloatArray
-    noise: LowRankNoise
+    noise: ScoreNoise
     determined: IntArray
     facts: tuple[FoldFacts, ...]
 
