@@ -3,64 +3,71 @@
 Setting of the paper's section 6.1 with fixed score matrices (seeds 0 to 3): 50 tasks x 50 models, rank 5, n = 16,000, K = 10.
 Rank coverage near 1 proves little (an interval is missed only if false declarations outnumber undeclared true ones), so the
 coverage of the bands stands beside it. Every trial looks at `CELLS` random (task, model) cells; errors are clustered by trial.
-The paper's own procedure (Algorithm 1, uniform law, max-t) runs on the same data.
+The paper's own procedure (Algorithm 1, uniform law, max-t) runs on the same data. `--data FILE` takes a table of true scores instead.
 
     python examples/studies/table3_single_task.py --trials 5      # 5 trials for each of 4 score matrices: 20 data sets
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 import pandas as pd
+from _board import Board
 from _runner import report_by_theta, report_measures, run_trials, study_options
 
 import lrgittins as lg
-from lrgittins.simulate import low_rank_scores, simulate_comparisons
+from lrgittins.simulate import simulate_comparisons
 
 N_VOTES = 16_000
 TOP_K = 10
 ALPHA = 0.05
 THETA_SEEDS = (0, 1, 2, 3)
 CELLS = 50
-FITS: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {  # label -> (estimator, options of infer_gaps, methods)
-    "default, cross-fit": (lambda: lg.LowRankBradleyTerry(rank=5), {}, ("max-t", "step-down", "order-statistic", "one-sided")),
+# label -> (estimator, given the rank; options of infer_gaps; methods)
+FITS: dict[str, tuple[Callable[[int | str], Any], dict[str, Any], tuple[str, ...]]] = {
+    "default, cross-fit": (lambda rank: lg.LowRankBradleyTerry(rank=rank), {}, ("max-t", "step-down", "order-statistic", "one-sided")),
     "default, parametric": (
-        lambda: lg.LowRankBradleyTerry(rank=5),
+        lambda rank: lg.LowRankBradleyTerry(rank=rank),
         {"calibration": "parametric"},
         ("max-t", "step-down", "order-statistic", "one-sided"),
     ),
-    "paper's procedure": (lambda: lg.LowRankBradleyTerry(rank=5, polish=False), {"design": "uniform"}, ("max-t",)),
-    "per-task": (lambda: lg.PerTaskBradleyTerry(ridge=1e-6), {}, ("max-t",)),
+    "paper's procedure": (lambda rank: lg.LowRankBradleyTerry(rank=rank, polish=False), {"design": "uniform"}, ("max-t",)),
+    "per-task": (lambda rank: lg.PerTaskBradleyTerry(ridge=1e-6), {}, ("max-t",)),
 }
 PAPER = "paper: width 36.7, correctly certified .289 (low rank); 44.6, .081 (per-task)"
 BASELINE = "paper's procedure, max-t"
+PAPER_BOARD = Board(votes=(N_VOTES,))
 MEASURES = ("bands", "ranks", "width", "certified", "wrong")
 
 
-def one_trial(rng: np.random.Generator, *, theta: int, trial: int) -> list[dict[str, Any]]:
-    truth = low_rank_scores(50, 50, 5, random_state=theta)
-    votes = simulate_comparisons(truth, N_VOTES, random_state=rng)
+def one_trial(rng: np.random.Generator, *, theta: int, trial: int, board: Board = PAPER_BOARD) -> list[dict[str, Any]]:
+    truth = board.truth(theta)
+    votes = simulate_comparisons(truth, board.n_votes, random_state=rng)
     seed = int(rng.integers(2**31))
     scores = truth.to_numpy()
     true_rank = truth.rank(axis=1, ascending=False).to_numpy()
-    cells = [divmod(int(cell), 50) for cell in rng.choice(scores.size, CELLS, replace=False)]
+    top_k = board.top_k(TOP_K)
+    n_cells = min(CELLS, scores.size)
+    cells = [divmod(int(cell), scores.shape[1]) for cell in rng.choice(scores.size, n_cells, replace=False)]
     rows = []
     for label, (make, options, methods) in FITS.items():
-        inference = lg.infer_gaps(votes, make(), random_state=seed, **options)
-        covered = np.empty(CELLS)
-        found = {method: np.empty((CELLS, 4)) for method in methods}
+        inference = lg.infer_gaps(votes, make(board.rank), random_state=seed, **options)
+        covered = np.empty(n_cells)
+        found = {method: np.empty((n_cells, 4)) for method in methods}
         for index, (t, m) in enumerate(cells):
             family = ("cell", truth.index[t], truth.columns[m])
             bands = inference.bands(family, alpha=ALPHA, method="max-t", random_state=seed).to_frame()
             gap = scores[t, m] - scores[t, truth.columns.get_indexer(bands.versus)]
             covered[index] = ((bands.low <= gap) & (gap <= bands.high)).all()
-            is_top = true_rank[t, m] <= TOP_K
+            is_top = true_rank[t, m] <= top_k
             for method in methods:
-                row = inference.certify(TOP_K, family=family, alpha=ALPHA, method=method, random_state=seed).to_frame().iloc[0]
+                row = inference.certify(top_k, family=family, alpha=ALPHA, method=method, random_state=seed).to_frame().iloc[0]
                 inside = row.rank_low <= true_rank[t, m] <= row.rank_high
                 right = row.certificate == ("top-k" if is_top else "not-top-k")
                 wrong = row.certificate == ("not-top-k" if is_top else "top-k")
@@ -73,15 +80,20 @@ def one_trial(rng: np.random.Generator, *, theta: int, trial: int) -> list[dict[
 
 
 @click.command(help=__doc__)
-@study_options(trials=5)
-def main(trials: int, jobs: int, seed: int, out: Path | None) -> None:
-    settings = [{"theta": theta, "trial": trial} for trial in range(trials) for theta in THETA_SEEDS]
-    frame = pd.DataFrame(run_trials(one_trial, settings, name="table3_single_task", seed=seed, jobs=jobs, out=out))
+@study_options(trials=5, votes=(N_VOTES,))
+def main(trials: int, jobs: int, seed: int, out: Path | None, board: Board) -> None:
+    thetas = board.thetas(THETA_SEEDS)
+    settings = [{"theta": theta, "trial": trial} for trial in range(trials) for theta in thetas]
+    worker = functools.partial(one_trial, board=board)
+    frame = pd.DataFrame(run_trials(worker, settings, name="table3_single_task", seed=seed, jobs=jobs, out=out, header=board.header))
+    if not board.is_paper:
+        click.echo(f"\n{board.describe()}")
     click.echo(
-        f"\nn = {N_VOTES:,}, K = {TOP_K}, alpha = {ALPHA}, {trials} trials for each of {len(THETA_SEEDS)} score matrices, "
+        f"\nn = {board.n_votes:,}, K = {board.top_k(TOP_K)}, alpha = {ALPHA}, {trials} trials for each of {len(thetas)} score matrices, "
         f"{CELLS} cells each, seed {seed}"
     )
-    click.echo(PAPER)
+    if board.is_paper:
+        click.echo(PAPER)
     report_measures(frame, MEASURES, BASELINE)
     report_by_theta(frame, "bands")
 
