@@ -11,6 +11,7 @@ import numpy as np
 from ._random import RandomState, as_generator
 from ._validation import check_int
 from .comparison import ALL, MatrixFacts, PolicyComparison, RunRecord, record_run
+from .curve_rules import curve_rule
 from .errors import ParameterError
 from .policy_names import LABELS, build_policy, check_matrices, name_policies
 from .replay import check_budget, run_policy
@@ -137,5 +138,5 @@ def _run_all(
     for label, policy in policies.items():
         built = build_policy(policy, responses, budget=budget, batch_size=batch_size, random_state=seed)
         trace = run_policy(responses, built, budget=budget, strict=strict, random_state=seed, keep_state=False)
-        records.append(record_run(trace, matrix, label, run, seed))
+        records.append(record_run(trace, matrix, label, run, seed, curve_rule(built, trace)))
     return records

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ._validation import check_choice, check_float, check_int
+from .curve_rules import HELD, LINEAR, PLAIN, CurveRule, drawn_values, mean_start
 from .errors import ParameterError
 from .trace import FloatArray, Trace
 
@@ -46,9 +47,10 @@ class RunRecord:
     first_stop: int  # step of the stop signal, 0 without one
     stop: dict[str, Any] = field(repr=False)
     stop_reason: str
+    rule: CurveRule = PLAIN  # of the paper's figures
 
 
-def record_run(trace: Trace, matrix: str, policy: str, run: int, seed: int) -> RunRecord:
+def record_run(trace: Trace, matrix: str, policy: str, run: int, seed: int, rule: CurveRule = PLAIN) -> RunRecord:
     """The part of a trace that a comparison keeps."""
     stop = trace.stop
     return RunRecord(
@@ -69,6 +71,7 @@ def record_run(trace: Trace, matrix: str, policy: str, run: int, seed: int) -> R
             "reason": stop.reason,
         },
         stop_reason=trace.stop_reason,
+        rule=rule,
     )
 
 
@@ -179,12 +182,19 @@ class PolicyComparison:
         ----------
         grid : int or sequence of float
             Number of equally spaced fractions from 0 to the budget, or the fractions.
-        how : {"linear", "step"}
-            "linear" is the paper's plotting rule: each run is interpolated between its batches and never extrapolated, so
-            that points before a run's first batch and after its last one are NaN (`n_runs` counts what is there).
-            "step" holds the last recommendation, from the one before any data on.
+        how : {"linear", "step", "paper"}
+            "linear": each run is interpolated between its batches and never extrapolated, so that points before a run's first
+            batch and after its last one are NaN (`n_runs` counts what is there). "step" holds the last recommendation, from
+            the one before any data on. "paper" is the plotting rule of the selection paper's figures: linear, but the
+            whole-row policies ("pbgi", "logei", "logeipc") without their random start, from its mean cost on and held to
+            the right of their last row; "ucb-e-lrf" from the end of its warm-up; "prompteval" step by step from the end of its
+            first phase.
+
+        Notes
+        -----
+        Budgets are fractions of each matrix's own exhaustive cost, so the mean over several matrices is of normalised budgets.
         """
-        check_choice(how, "how", ("linear", "step"))
+        check_choice(how, "how", ("linear", "step", "paper"))
         if isinstance(grid, (int, np.integer)):
             points = np.linspace(0.0, self.budget, check_int(grid, "grid", low=2))
         else:
@@ -223,9 +233,18 @@ class PolicyComparison:
         fraction = record.cumulative_cost / facts.total_cost if facts.total_cost > 0.0 else np.zeros(len(record.cumulative_cost))
         return fraction, facts.row_means.max() - facts.row_means[record.recommended]
 
-    def _values(self, record: RunRecord, points: FloatArray, how: str) -> FloatArray:
-        """Regret of one run at the points."""
+    def _begin(self, records: list[RunRecord]) -> float:
+        """Mean cost fraction at which the initial segments of these runs end."""
+        ends = [(self._steps(r)[0], r.rule.n_start) for r in records if r.rule.kind == HELD and r.rule.n_start]
+        return mean_start([float(fraction[n - 1]) for fraction, n in ends])
+
+    def _values(self, record: RunRecord, points: FloatArray, how: str, begin: float = 0.0) -> FloatArray:
+        """Regret of one run at the points; `begin` is where the held curves of its policy begin."""
         fraction, regret = self._steps(record)
+        if how == "paper":
+            if record.rule.kind != LINEAR:
+                return drawn_values(record.rule, fraction, regret, points * (1.0 + _ROUNDING), begin)
+            fraction, regret = fraction[record.rule.n_start :], regret[record.rule.n_start :]
         if how == "step":
             means = self.matrices[record.matrix].row_means
             held = np.append(means.max() - means[record.initial], regret)
@@ -244,7 +263,8 @@ class PolicyComparison:
     def _aggregate(self, points: FloatArray, how: str) -> pd.DataFrame:
         cells: dict[tuple[str, str], tuple[FloatArray, FloatArray, FloatArray]] = {}
         for matrix, policy, records in self._groups():
-            values = np.array([self._values(record, points, how) for record in records])
+            begin = self._begin(records) if how == "paper" else 0.0
+            values = np.array([self._values(record, points, how, begin) for record in records])
             there = ~np.isnan(values)
             n = there.sum(axis=0)
             mean = np.divide(np.where(there, values, 0.0).sum(axis=0), n, out=np.full(len(points), np.nan), where=n > 0)

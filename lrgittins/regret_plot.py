@@ -39,7 +39,7 @@ def plot_regret(
         One matrix of the comparison; by default the only one, or the mean over all.
     grid : int
         Number of points.
-    how : {"step", "linear"}
+    how : {"step", "linear", "paper"}
         As in `PolicyComparison.curve`.
     log : bool
         Cost on a log scale, from a hundredth of the budget on.
