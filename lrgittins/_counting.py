@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _winners
+from ._coded import CodedCounter
 from ._labels import MISSING, LabelIndex, check_aliases, check_universe, to_numbers, value_at
 from ._outcomes import FloatArray, IntArray
 from ._validation import check_choice
@@ -118,6 +119,7 @@ class VoteCounter:
             self._tasks.add(name)
         for name in options.models or ():
             self._models.add(name)
+        self._coded = self._quick_way()
         self._parts: list[Votes] = []
         self._pending = 0
         self._compact_at = _COMPACT_FROM
@@ -132,6 +134,11 @@ class VoteCounter:
         if n == 0:
             return
         start, self.n_rows = self.n_rows, self.n_rows + n
+        if self._coded is not None:
+            if self._coded.must_grow:
+                self._take_coded()
+            if self._coded.add(batch, n):
+                return
         fault = np.zeros(n, dtype=np.int8)
 
         def mark(mask: NDArray[np.bool_], name: str) -> None:
@@ -191,6 +198,7 @@ class VoteCounter:
         """The log in sorted label order; raises what was found, or when nothing usable is left."""
         if self._must_raise():
             raise ComparisonError(self._report())
+        self._take_coded()
         self._refuse_empty()
         votes = concat_votes(self._parts)
         tasks, task_code = _sorted_universe(self._tasks.labels, votes.task, self._options.tasks)
@@ -204,6 +212,27 @@ class VoteCounter:
         if self._ids is not None:
             return replace(log, single=votes)
         return replace(log, counted=votes if len(self._parts) == 1 else group_votes(votes))  # one part is distinct already
+
+    def _quick_way(self) -> CodedCounter | None:
+        """For votes without counts, ids and clusters."""
+        if any(self._column.get(role) is not None for role in ("count", "id", "cluster")):
+            return None
+        options = self._options
+        refused = [_winners.BOTH_BAD] if options.both_bad == "error" else []
+        if options.ties == "error":
+            refused += [_winners.TIE] + ([_winners.BOTH_BAD] if options.both_bad == "tie" else [])
+        return CodedCounter(
+            self._tasks,
+            self._models,
+            refused=tuple(refused),
+            tasks_declared=None if options.tasks is None else len(options.tasks),
+            models_declared=None if options.models is None else len(options.models),
+        )
+
+    def _take_coded(self) -> None:
+        votes = None if self._coded is None else self._coded.take()
+        if votes is not None:
+            self._keep(votes, unit_counts=False, rows=votes.count)
 
     def _read_winners(self, column: Any, model_a: IntArray, model_b: IntArray) -> _winners.Verdicts:
         name = str(self._column["winner"])
@@ -264,14 +293,15 @@ class VoteCounter:
         if options.ties == "error":
             mark((kind == _winners.TIE) | ((kind == _winners.BOTH_BAD) & (options.both_bad == "tie")), "tie")
 
-    def _keep(self, votes: Votes, *, unit_counts: bool) -> None:
+    def _keep(self, votes: Votes, *, unit_counts: bool, rows: IntArray | None = None) -> None:
+        """Group and hold votes; `rows` tells how many rows each stands for (one)."""
         if votes.vote_id is not None:  # policies and grouping wait until copies are known
             self._parts.append(votes)
             return
         tied, bad = dropped_by_policy(votes.kind, self._options.ties, self._options.both_bad)
         for mask, reason in ((tied, "tie"), (bad, "both bad")):
             if mask.any():
-                self._tally(reason, votes.task[mask])
+                self._tally(reason, votes.task[mask], None if rows is None else rows[mask])
         if tied.any() or bad.any():
             votes = votes.take(~(tied | bad))
         if len(votes) == 0:
@@ -284,9 +314,12 @@ class VoteCounter:
             self._pending = len(self._parts[0])
             self._compact_at = max(_COMPACT_FROM, 2 * self._pending)
 
-    def _tally(self, reason: str, task: IntArray) -> None:
-        codes, rows = np.unique(task, return_counts=True)
-        for code, n in zip(codes.tolist(), rows.tolist(), strict=True):
+    def _tally(self, reason: str, task: IntArray, rows: IntArray | None = None) -> None:
+        codes, place, number = np.unique(task, return_inverse=True, return_counts=True)
+        if rows is not None:
+            number = np.zeros(len(codes), dtype=np.int64)
+            np.add.at(number, place, rows)
+        for code, n in zip(codes.tolist(), number.tolist(), strict=True):
             self._dropped[(reason, None if code == MISSING else self._tasks.labels[code])] += n
 
     def _note(self, fault: NDArray[np.int8], batch: Mapping[str, Any], start: int, task: IntArray) -> None:

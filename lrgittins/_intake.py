@@ -19,6 +19,8 @@ from .errors import ComparisonError
 
 FRAME_ROWS = 1 << 20
 FILE_ROWS = 1 << 16
+_PAGE_BUFFER = 1 << 20  # bytes of a column read at once: a file of one huge row group is streamed too
+_DICTIONARY_ROLES = ("task", "model_a", "model_b", "winner")  # few distinct values, many rows; ids and clusters are not like that
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
 _ACCEPTED = "a pandas, polars or Arrow table, anything with __arrow_c_stream__ or to_pandas(), a structured array, or a dict of columns"
 
@@ -138,7 +140,7 @@ def read_batches(path: Path, wanted: Mapping[str, str | None], rows: int = FILE_
     kind = file_kind(path)
     names = {role: name for role, name in wanted.items() if name is not None}
     if kind == ".parquet":
-        yield from _read_parquet(path, names, rows)
+        yield from _read_parquet(path, names, 4 * rows)
         return
     reader = _read_csv if ".csv" in kind else _read_jsonl
     try:
@@ -270,13 +272,25 @@ def _json_batch(columns: dict[str, list[Any]]) -> Batch:
 
 
 def _read_parquet(path: Path, names: Mapping[str, str], rows: int) -> Iterator[Batch]:
+    """Row group by row group, so that labels stay the codes they are in the file and memory is that of one batch."""
     pa = import_optional("pyarrow", extra="arrow", purpose=f"reading {path.name}")
     parquet = import_optional("pyarrow.parquet", extra="arrow", purpose=f"reading {path.name}")
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            found = list(file.schema_arrow.names)
-            _check_header(found, path, names)
-            for batch in file.iter_batches(batch_size=rows, columns=list(dict.fromkeys(names.values()))):
-                yield {role: batch.column(name) for role, name in names.items()}
+            schema = file.schema_arrow
+            _check_header(list(schema.names), path, names)
+        coded = [
+            name
+            for role, name in names.items()
+            if role in _DICTIONARY_ROLES
+            and (pa.types.is_string(schema.field(name).type) or pa.types.is_large_string(schema.field(name).type))
+        ]
+        wanted = list(dict.fromkeys(names.values()))
+        with parquet.ParquetFile(
+            path, page_checksum_verification=True, read_dictionary=coded, buffer_size=_PAGE_BUFFER, pre_buffer=False
+        ) as file:
+            for group in range(file.num_row_groups):
+                for batch in file.iter_batches(batch_size=rows, row_groups=[group], columns=wanted):
+                    yield {role: batch.column(name) for role, name in names.items()}
     except (pa.ArrowException, OSError) as error:
         raise ComparisonError(f"{path}: is not a readable Parquet file, or is cut off ({str(error)[:300]})") from error

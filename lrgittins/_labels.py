@@ -21,7 +21,7 @@ from .errors import ComparisonError
 MISSING = -1
 
 
-def _is_arrow(values: Any) -> bool:
+def is_arrow(values: Any) -> bool:
     return type(values).__module__.split(".")[0] == "pyarrow"
 
 
@@ -36,7 +36,7 @@ def as_column(values: Any, name: str) -> Any:
         if isinstance(series.dtype, np.dtype):
             return _native(series.to_numpy(), name)
         return series
-    if _is_arrow(values):
+    if is_arrow(values):
         return values
     if type(values).__module__.split(".")[0] == "polars":
         return _from_polars(values)
@@ -74,14 +74,14 @@ def slice_column(column: Any, start: int, stop: int) -> Any:
     """Rows [start, stop) of what `as_column` returned, by position."""
     if isinstance(column, pd.Series):
         return column.iloc[start:stop]
-    if _is_arrow(column):
+    if is_arrow(column):
         return column.slice(start, stop - start)
     return column[start:stop]
 
 
 def factorize(column: Any, name: str) -> tuple[IntArray, list[Any]]:
     """Codes by value (-1 missing) and the distinct values, for what `as_column` returned."""
-    if _is_arrow(column):
+    if is_arrow(column):
         return _factorize_arrow(column, name)
     if isinstance(column, pd.Series) and isinstance(column.dtype, pd.CategoricalDtype):
         codes = np.asarray(column.cat.codes).astype(np.int64)
@@ -118,7 +118,7 @@ def _factorize_arrow(column: Any, name: str) -> tuple[IntArray, list[Any]]:
 
 def to_numbers(column: Any, name: str) -> FloatArray | None:
     """The column as float64 with NaN where missing, or None where it holds anything but numbers and bools."""
-    if _is_arrow(column):
+    if is_arrow(column):
         if str(column.type) in {"string", "large_string", "string_view"}:
             return None
         column = column.to_pandas()
@@ -153,7 +153,7 @@ def value_at(column: Any, row: int) -> Any:
         value = column.iloc[row]
     else:
         value = column[row]
-    if _is_arrow(value):
+    if is_arrow(value):
         value = value.as_py()
     return value.item() if isinstance(value, np.generic) else value
 

@@ -1,0 +1,202 @@
+"""The quick way for batches that arrive as dictionary codes (Parquet, Arrow, categoricals): one pass, no string per row.
+
+Only clean batches take it: every label is known already, every verdict is a keyword, nothing is missing. The first row that is anything
+else sends its whole batch to `VoteCounter.add`'s thorough way, which knows every fault and every new label; so both give one result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ._kernels.tally import add_coded_votes
+from ._labels import MISSING, LabelIndex, is_arrow
+from ._outcomes import IntArray
+from ._votes import Votes
+from ._winners import BOTH_BAD, DECISIVE, TIE, keyword
+
+MAX_SPACE = 1 << 24  # cells of the dense table: 128 MB at most
+_OUTCOMES = np.array([0.0, 1.0, 0.5, 0.5])
+_KINDS = np.array([DECISIVE, DECISIVE, TIE, BOTH_BAD], dtype=np.int8)
+_VERDICT = {(0.0, DECISIVE): 0, (1.0, DECISIVE): 1, (0.5, TIE): 2, (0.5, BOTH_BAD): 3}
+
+Codes = NDArray[np.int32]
+_ONE_TASK = np.array(["all"], dtype=object)
+
+
+def as_codes(column: Any) -> tuple[Codes, Any] | None:
+    """Read-only codes and the values they stand for (an Arrow array or an array of objects); None where a column has no such form."""
+    if is_arrow(column):
+        return _arrow_codes(column)
+    if isinstance(column, pd.Series) and isinstance(column.dtype, pd.CategoricalDtype):
+        codes = np.asarray(column.cat.codes).astype(np.int32)  # a missing value is -1, and ends the pass
+        codes.setflags(write=False)
+        return codes, column.cat.categories.to_numpy(dtype=object)
+    return None
+
+
+def _arrow_codes(column: Any) -> tuple[Codes, Any] | None:
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        if not pa.types.is_dictionary(column.type):
+            column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        else:
+            column = column.chunk(0) if column.num_chunks == 1 else column.unify_dictionaries().combine_chunks()
+    if column.null_count:
+        return None
+    if not pa.types.is_dictionary(column.type):
+        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            return None
+        column = column.dictionary_encode()
+    if column.indices.type != pa.int32():
+        try:
+            codes = column.indices.cast(pa.int32()).to_numpy(zero_copy_only=False)
+        except pa.ArrowException:
+            return None
+    else:
+        codes = column.indices.to_numpy(zero_copy_only=False)
+    codes = np.ascontiguousarray(codes)
+    codes.setflags(write=False)
+    return codes, column.dictionary
+
+
+class _SlotTable:
+    """Codes of one column's dictionary as parts of the flat index; made anew only when dictionary or known labels change."""
+
+    def __init__(self) -> None:
+        self._values: Any = None
+        self._key: tuple[Any, ...] = ()
+        self._slots: IntArray = np.zeros(0, dtype=np.int64)
+
+    def get(self, values: Any, key: tuple[Any, ...], make: Any, scale: int) -> IntArray:
+        if self._values is None or key != self._key or not _same_values(values, self._values):
+            found = [make(value) for value in (values.to_pylist() if is_arrow(values) else values.tolist())]
+            slots = np.array(found, dtype=np.int64)
+            self._slots = np.where(slots >= 0, slots * scale, MISSING)
+            self._values, self._key = values, key
+        return self._slots
+
+
+def _same_values(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if is_arrow(a) and is_arrow(b):
+        return bool(a.type == b.type and a.equals(b))
+    return False
+
+
+class CodedCounter:
+    """A dense table of counts per (task, model_a, model_b, verdict), for as long as it is small enough."""
+
+    def __init__(
+        self, tasks: LabelIndex, models: LabelIndex, *, refused: tuple[int, ...], tasks_declared: int | None, models_declared: int | None
+    ) -> None:
+        self._tasks = tasks
+        self._models = models
+        self._refused = refused  # kinds that are errors, so for the thorough way
+        self._limits = tasks_declared, models_declared
+        self._size = (0, 0)
+        self._counts: IntArray = np.zeros(0, dtype=np.int64)
+        self._tables = {role: _SlotTable() for role in ("task", "model_a", "model_b", "winner")}
+        self._no_task: Codes = np.zeros(0, dtype=np.int32)
+        self._used = False
+
+    def add(self, batch: Mapping[str, Any], n: int) -> bool:
+        """Count a whole batch, or nothing and return False."""
+        if not self._models.labels or not self._tasks.labels:
+            return False
+        if not self._fits():
+            return False
+        coded = {}
+        for role in ("winner", "model_a", "model_b", "task"):
+            if role in batch:
+                found = as_codes(batch[role])
+                if found is None or len(found[0]) != n:
+                    return False
+                coded[role] = found
+        if "task" not in coded:
+            if len(self._no_task) < n:
+                self._no_task = np.zeros(n, dtype=np.int32)
+                self._no_task.setflags(write=False)
+            coded["task"] = self._no_task[:n], _ONE_TASK
+        n_models = self._size[1]
+        tasks, models = self._tasks, self._models
+        key: tuple[Any, ...] = (len(tasks.labels), len(models.labels), tasks.kind, models.kind, self._size)
+        one_task = "task" not in batch
+        slots = {
+            "task": self._slots(
+                "task", coded, key, lambda value: 0 if one_task else _known(tasks, value, self._limits[0]), 4 * n_models**2
+            ),
+            "model_a": self._slots("model_a", coded, key, lambda value: _known(models, value, self._limits[1]), 4 * n_models),
+            "model_b": self._slots("model_b", coded, key, lambda value: _known(models, value, self._limits[1]), 4),
+            "winner": self._slots("winner", coded, key, self._verdict, 1),
+        }
+        roles = ("task", "model_a", "model_b", "winner")
+        arguments = (*(coded[role][0] for role in roles), *(slots[role] for role in roles), n_models)
+        done = add_coded_votes(*arguments, 1, n, self._counts)
+        if done < n:
+            add_coded_votes(*arguments, -1, done, self._counts)
+            return False
+        self._used = True
+        return True
+
+    def take(self) -> Votes | None:
+        """What was counted so far, as groups; the table is empty afterwards."""
+        if not self._used:
+            return None
+        cell = np.flatnonzero(self._counts)
+        count = self._counts[cell]
+        self._counts[cell] = 0
+        self._used = False
+        rest, verdict = np.divmod(cell, 4)
+        rest, model_b = np.divmod(rest, self._size[1])
+        task, model_a = np.divmod(rest, self._size[1])
+        return Votes(task, model_a, model_b, _OUTCOMES[verdict], _KINDS[verdict], count)
+
+    @property
+    def must_grow(self) -> bool:
+        """Whether new labels have outgrown the table: `take` what is in it, then go on."""
+        return self._used and (len(self._tasks.labels) > self._size[0] or len(self._models.labels) > self._size[1])
+
+    def _fits(self) -> bool:
+        n_tasks, n_models = len(self._tasks.labels), len(self._models.labels)
+        if n_tasks <= self._size[0] and n_models <= self._size[1]:
+            return True
+        for room in (2, 1):  # room for labels to come, where there is space for it
+            size = max(self._size[0], room * n_tasks), max(self._size[1], room * n_models)
+            if 4 * size[0] * size[1] ** 2 <= MAX_SPACE:
+                self._size = size
+                self._counts = np.zeros(4 * size[0] * size[1] ** 2, dtype=np.int64)
+                return True
+        return False
+
+    def _slots(self, role: str, coded: Mapping[str, Any], key: tuple[Any, ...], make: Any, scale: int) -> IntArray:
+        return self._tables[role].get(coded[role][1], key, make, scale)
+
+    def _verdict(self, value: Any) -> int:
+        """Place of a keyword; a word that is a model's name too, or anything else, goes the thorough way."""
+        if not isinstance(value, str) or (self._models.kind != "int" and self._models.lookup(value) >= 0):
+            return MISSING
+        found = keyword(value)
+        if found is None or found[1] in self._refused:
+            return MISSING
+        return _VERDICT[found]
+
+
+def _known(index: LabelIndex, value: Any, declared: int | None) -> int:
+    """Code of a label that is known and allowed, else -1."""
+    if isinstance(value, str):
+        text = str.__str__(value)
+        if index.kind != "str" or not text or text.isspace():
+            return MISSING
+    elif index.kind == "int" and isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        text = str(int(value))
+    else:
+        return MISSING
+    code = index.lookup(text)
+    return code if declared is None or code < declared else MISSING
