@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 logging.getLogger("lrgittins").addHandler(logging.NullHandler())
 
 _EXPORTS = {
+    "_warmup": ["warmup"],
     "bands": ["GapBands"],
     "board": ["Leaderboard", "leaderboard"],  # a module named leaderboard would hide the function
     "bradley_terry": ["PerTaskBradleyTerry", "PooledBradleyTerry"],
@@ -56,6 +57,7 @@ _EXPORTS = {
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 if TYPE_CHECKING:
+    from ._warmup import warmup
     from .bands import GapBands
     from .board import Leaderboard, leaderboard
     from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry

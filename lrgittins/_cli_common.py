@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import functools
 import gzip
@@ -82,6 +83,35 @@ def common_options(function: Command) -> Command:
                 raise InternalError(f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)") from error
 
     return command
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: lines that can be typed."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def plain_streams() -> None:
+    """Where the terminal or the pipe cannot show a character, write something close to it instead of failing."""
+
+    def replace(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        letters = error.object[error.start : error.end]
+        return "".join(_SPELLED.get(letter) or letter.encode("ascii", "backslashreplace").decode() for letter in letters), error.end
+
+    codecs.register_error("lrgittins", replace)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure") and not _is_utf8(stream):
+            stream.reconfigure(errors="lrgittins")
+
+
+_SPELLED = {"\u00b1": "+-", "\u2019": "'", "\u2013": "-", "\u2026": "..."}
+
+
+def _is_utf8(stream: Any) -> bool:
+    try:
+        return codecs.lookup(stream.encoding).name == "utf-8"
+    except (LookupError, TypeError):
+        return False
 
 
 def discard_stdout() -> None:
@@ -199,6 +229,8 @@ def check_out(path: Path, writers: Mapping[str, Any], what: str) -> str:
     if path.is_dir() or not path.absolute().parent.is_dir():
         problem = "is a folder" if path.is_dir() else f"the folder {path.absolute().parent} does not exist"
         raise ParameterError(f"--out {path}: {problem}")
+    if not os.access(path.absolute().parent, os.W_OK | os.X_OK):  # files are replaced whole, so it is the folder that counts
+        raise ParameterError(f"--out {path}: no permission to write into {path.absolute().parent}")
     if suffix == ".parquet":
         import_optional("pyarrow", extra="arrow", purpose="writing Parquet")
     return suffix
@@ -212,5 +244,5 @@ def write_gzip(path: Path, text: str) -> None:
 
 
 def echo_json(data: Any) -> None:
-    """Strict JSON on stdout."""
-    click.echo(json.dumps(data, allow_nan=False, indent=1, ensure_ascii=False))
+    """Strict JSON on stdout; its own escapes where stdout is not UTF-8."""
+    click.echo(json.dumps(data, allow_nan=False, indent=1, ensure_ascii=sys.stdout is not None and not _is_utf8(sys.stdout)))

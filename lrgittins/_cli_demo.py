@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._cli_common import WIDTH, Reporter, common_options, echo_json, number, shorten, table
+from ._cli_common import WIDTH, Reporter, common_options, echo_json, examples, number, shorten, table
 from ._optional import import_optional
 from .errors import MissingExtraError
 
@@ -22,7 +22,7 @@ HALVES = {"ranking": ("_cli_demo", "demo_ranking"), "selection": ("_cli_selectio
 RANKING_PICTURE = "lrgittins_demo_ranking.png"
 
 
-@click.command()
+@click.command(epilog=examples("lrgittins demo", "lrgittins demo --json --quiet > demo.json"))
 @common_options
 def demo(as_json: bool, seed: int, report: Reporter) -> None:
     """Run the package on bundled real data; prints a summary and writes pictures into the current folder."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._cli_common import Command, Reporter, check_out, common_options, count, echo_json, number, shorten, table, write_gzip
+from ._cli_common import Command, Reporter, check_out, common_options, count, echo_json, examples, number, shorten, table, write_gzip
 from .errors import ParameterError
 
 if TYPE_CHECKING:
@@ -86,7 +86,13 @@ def _split_alias(item: str) -> tuple[str, str]:
 # --------------------------------------------------------------------------------------------------------- check
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "lrgittins check votes.csv",
+        "lrgittins check votes.parquet --task category --model-a left --model-b right",
+        "lrgittins check votes.jsonl.gz --single-task --on-invalid drop --json",
+    )
+)
 @intake_options
 @common_options
 def check(file: Path, as_json: bool, seed: int, report: Reporter, **intake: Any) -> None:
@@ -141,7 +147,15 @@ def _dropped_line(votes: Comparisons, about: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------------------------------------------------- rank
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "lrgittins rank votes.csv --top-k 5",
+        "lrgittins rank votes.csv --out board.csv --quiet",
+        "lrgittins rank votes.parquet --task category --winner verdict --cluster judge --json",
+        "lrgittins rank votes.csv --family 'model:GPT 4' --alpha 0.1",
+        "lrgittins rank votes.csv --single-task --estimator per-task --show all",
+    )
+)
 @intake_options
 @click.option("--top-k", type=int, default=None, metavar="K", help="Certify the top K.  [default: 10, or half the models]")
 @click.option("--rank", "rank_", default="auto", show_default=True, metavar="R", help="Rank of the low-rank model, or auto.")

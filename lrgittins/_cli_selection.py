@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._cli_common import Reporter, check_out, common_options, echo_json, number, shorten, table
+from ._cli_common import Reporter, check_out, common_options, echo_json, examples, number, shorten, table
 from ._optional import import_optional
 from .errors import MissingExtraError, ParameterError, ResponseError
 
@@ -31,7 +31,14 @@ DEMO_FRACTIONS = (0.01, 0.02, 0.05, 0.10)
 # ------------------------------------------------------------------------------------------------------- select
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "lrgittins select scores.csv",
+        "lrgittins select scores.parquet --arm model --example item --policy gittins,sysrs --runs 50",
+        "lrgittins select scores.csv --costs prices.csv --budget 0.05 --out regret.png",
+        "lrgittins select scores.csv --cost usd --seed 7 --json --quiet",
+    )
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--costs", type=click.Path(path_type=Path), help="Table with the price per example of every arm.")
 @click.option("--cost", metavar="COL", help="Column of FILE with the cost of each cell.")
@@ -211,7 +218,13 @@ WRITERS: dict[str, Callable[[Any, Path], None]] = {
 # -------------------------------------------------------------------------------------------------------- roots
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "lrgittins roots --n-examples 1000",
+        "lrgittins roots --n-examples 1000 --batch-size 16 --cost 1 --cost 2.5 --out roots.csv",
+        "lrgittins roots --n-examples 200 --target latent --json",
+    )
+)
 @click.option("--n-examples", type=click.IntRange(min=1), required=True, help="Examples of an arm.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, help="Examples per batch.")
 @click.option("--cost", type=float, multiple=True, default=(1.0,), show_default=True, help="Price per example (repeatable).")

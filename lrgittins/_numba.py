@@ -13,9 +13,11 @@ import numba
 F = TypeVar("F", bound=Callable[..., object])
 _log = logging.getLogger("lrgittins")
 _warned = False
+_kernels: list[object] = []
 
 
-def _cache_wanted() -> bool:
+def cache_wanted() -> bool:
+    """Whether compiled kernels may be kept on disk, as ``LRGITTINS_NUMBA_CACHE`` says."""
     return os.environ.get("LRGITTINS_NUMBA_CACHE", "1").strip().lower() not in {"0", "false", "no", "off"}
 
 
@@ -25,8 +27,19 @@ def kernel(function: F) -> F:
     Where no cache folder is writable numba raises at decoration: the kernel is then compiled without a cache
     and one warning per process says so. ``LRGITTINS_NUMBA_CACHE=0`` turns the cache off.
     """
+    compiled = _compile(function)
+    _kernels.append(compiled)
+    return compiled
+
+
+def kernels() -> list[object]:
+    """Every kernel of the modules imported so far; plain functions under ``NUMBA_DISABLE_JIT=1``."""
+    return list(_kernels)
+
+
+def _compile(function: F) -> F:
     global _warned
-    if _cache_wanted():
+    if cache_wanted():
         try:
             return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
         except RuntimeError as error:

@@ -54,8 +54,10 @@ def read_table(path: str | Path, labels: Iterable[str] = ()) -> pd.DataFrame:
     kind = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)
     if kind is None:
         raise ResponseError(f"{file}: cannot tell the format from the name; expected one of {', '.join(SUFFIXES)}")
-    if not file.is_file():
+    if not file.exists():
         raise ResponseError(f"{file}: there is no such file")
+    if file.is_dir():
+        raise ResponseError(f"{file}: is a folder, not a file")
     if kind == ".parquet":
         import_optional("pyarrow", extra="arrow", purpose="reading parquet files")
     try:

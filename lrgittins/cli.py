@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from . import __version__
-from ._cli_common import InternalError, discard_stdout
+from ._cli_common import InternalError, discard_stdout, examples, plain_streams
 
 # Command -> (module, name of the click command in it, help line): loading `--help` loads no numerics.
 COMMANDS = {
@@ -22,6 +22,7 @@ COMMANDS = {
     "rank": ("_cli_ranking", "rank", "Certified task-specific leaderboard from a vote file."),
     "select": ("_cli_selection", "select", "Replay a response matrix: which policy finds the best arm for the least money."),
     "roots": ("_cli_selection", "roots", "Root schedule of one arm: its Gittins index at every stage."),
+    "warmup": ("_cli_warmup", "warmup", "Compile every kernel ahead of time."),
 }
 
 
@@ -43,7 +44,11 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=examples("lrgittins demo", "lrgittins rank votes.csv --top-k 5", "lrgittins rank --help"),
+)
 @click.version_option(__version__, prog_name="lrgittins")
 def cli() -> None:
     """Certified task-specific leaderboards from pairwise votes, and cost-aware choice of what to evaluate next."""
@@ -56,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code and never lets bad input end in a traceback."""
+    plain_streams()
     try:
         result: Any = cli.main(args=None if argv is None else list(argv), prog_name="lrgittins", standalone_mode=False)
         if sys.stdout is not None:
