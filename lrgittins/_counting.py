@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,51 +12,14 @@ from numpy.typing import NDArray
 
 from . import _winners
 from ._coded import CodedCounter
+from ._faults import FAULT_CODE, FAULT_NAMES, FAULTS, SHOWN, Finding
 from ._labels import MISSING, LabelIndex, check_aliases, check_universe, to_numbers, value_at
 from ._outcomes import FloatArray, IntArray
 from ._validation import check_choice
 from ._votes import MAX_COUNT, MAX_TOTAL, Tally, VoteLog, Votes, concat_votes, dropped_by_policy, group_votes
 from .errors import ComparisonError
 
-SHOWN = 5  # offending rows and values named in a message
 _COMPACT_FROM = 1 << 20  # groups held before they are added up again
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One way in which a row can be unusable."""
-
-    role: str
-    text: str
-    remedy: str
-    always: bool = False  # an error even under on_invalid="drop"
-
-
-_DROP = 'mend them, or drop such rows with on_invalid="drop"'
-FAULTS = {
-    "missing task": Fault("task", "have no task", _DROP),
-    "missing model_a": Fault("model_a", "have no model name", _DROP),
-    "missing model_b": Fault("model_b", "have no model name", _DROP),
-    "self-comparison": Fault("model_b", "compare a model with itself", _DROP),
-    "missing winner": Fault("winner", "have no verdict (a judge that failed is not a tie)", _DROP),
-    "unknown winner": Fault("winner", "have an unknown label", f"accepted are {_winners.ACCEPTED}; {_DROP}"),
-    "ambiguous winner": Fault(
-        "winner",
-        "have a label that is both a keyword and a model of that row",
-        "write model_a or model_b, or rename the model (aliases=)",
-    ),
-    "winner out of range": Fault("winner", "hold a number outside [0, 1]", f"numbers are preferences for model_a; {_DROP}"),
-    "invalid count": Fault("count", "are not non-negative integers (up to 2**53)", f"counts are frequencies; {_DROP}"),
-    "missing id": Fault("id", "have no id", _DROP),
-    "missing cluster": Fault("cluster", "have no cluster", _DROP),
-    "undeclared task": Fault("task", "have a task outside the tasks= list", "add it to the list, or filter the data first", always=True),
-    "undeclared model_a": Fault("model_a", "have a model outside the models= list", "add it, or filter the data first", always=True),
-    "undeclared model_b": Fault("model_b", "have a model outside the models= list", "add it, or filter the data first", always=True),
-    "tie": Fault("winner", 'are ties, and ties="error"', 'use ties="half" or ties="drop"', always=True),
-    "both bad": Fault("winner", 'are "both bad", and both_bad="error"', 'use both_bad="tie" or both_bad="drop"', always=True),
-}
-_NAMES = list(FAULTS)
-_CODE = {name: code + 1 for code, name in enumerate(_NAMES)}
 
 
 @dataclass(frozen=True)
@@ -86,13 +49,16 @@ class Options:
         )
 
 
-@dataclass
-class _Finding:
-    """What is kept of one kind of fault for the message."""
+@dataclass(frozen=True)
+class CountedBlock:
+    """What a counter has taken in, without its own code: to be sent to another process and absorbed there by another counter."""
 
-    rows: int = 0
-    first: list[str] = field(default_factory=list)
-    values: Counter[str] = field(default_factory=Counter)
+    n_rows: int
+    total: float
+    votes: Votes | None
+    labels: dict[str, tuple[list[str], str | None, tuple[Any, str]]]  # role -> labels by code, their kind, where it was seen
+    findings: dict[str, Finding]
+    dropped: Tally
 
 
 class VoteCounter:
@@ -123,7 +89,7 @@ class VoteCounter:
         self._parts: list[Votes] = []
         self._pending = 0
         self._compact_at = _COMPACT_FROM
-        self._findings: dict[str, _Finding] = {}
+        self._findings: dict[str, Finding] = {}
         self._dropped: Tally = Counter()
         self._total = 0.0
         self.n_rows = 0
@@ -143,7 +109,7 @@ class VoteCounter:
 
         def mark(mask: NDArray[np.bool_], name: str) -> None:
             if mask.any():
-                fault[mask & (fault == 0)] = _CODE[name]
+                fault[mask & (fault == 0)] = FAULT_CODE[name]
 
         name = self._column
         if name.get("task") is None:
@@ -193,6 +159,34 @@ class VoteCounter:
         if self._must_raise() or len(votes) == 0:
             return
         self._keep(votes, unit_counts=count is None)
+
+    def block(self) -> CountedBlock:
+        """The state so far: counts, labels, and what was found wrong with which rows. Votes with ids do not travel."""
+        self._take_coded()
+        votes = group_votes(concat_votes(self._parts)) if self._parts and not self._must_raise() else None
+        labels = {index.what: (index.labels, index.kind, index.kind_seen) for index in self._indices()}
+        return CountedBlock(self.n_rows, self._total, votes, labels, self._findings, self._dropped)
+
+    def absorb(self, block: CountedBlock) -> None:
+        """Go on as if the rows of `block` had been added to this counter: they follow those it has."""
+        new_code = {}
+        for index in self._indices():
+            labels, kind, seen = block.labels[index.what]
+            index.check_kind(kind, seen)
+            new_code[index.what] = np.array([index.add(label) for label in labels], dtype=np.int64)
+        for name, theirs in block.findings.items():
+            mine = self._findings.setdefault(name, Finding())
+            mine.rows += theirs.rows
+            mine.first += [(self.n_rows + row, shown) for row, shown in theirs.first[: SHOWN - len(mine.first)]]
+            mine.values.update(theirs.values)
+        self._dropped.update(block.dropped)
+        self._add_total(block.total)
+        self.n_rows += block.n_rows
+        if block.votes is not None and not self._must_raise():
+            self._hold(block.votes.recoded(new_code["task"], new_code["model"], new_code.get("cluster")))
+
+    def _indices(self) -> list[LabelIndex]:
+        return [index for index in (self._tasks, self._models, self._clusters) if index is not None]
 
     def finish(self) -> VoteLog:
         """The log in sorted label order; raises what was found, or when nothing usable is left."""
@@ -264,10 +258,13 @@ class VoteCounter:
         valid = (numbers >= 0) & (numbers <= MAX_COUNT) & (numbers == np.floor(numbers))
         mark(~valid, "invalid count")
         count = np.where(valid, numbers, 0.0)
-        self._total += float(count.sum())
+        self._add_total(float(count.sum()))
+        return count.astype(np.int64)
+
+    def _add_total(self, count: float) -> None:
+        self._total += count
         if self._total > MAX_TOTAL:
             raise ComparisonError(f"column {self._column['count']!r} adds up to more than 2**62 comparisons; rescale the counts")
-        return count.astype(np.int64)
 
     def _odd_count(self, batch: Mapping[str, Any]) -> str:
         column = batch["count"]
@@ -306,7 +303,9 @@ class VoteCounter:
             votes = votes.take(~(tied | bad))
         if len(votes) == 0:
             return
-        grouped = group_votes(votes, unit_counts=unit_counts)
+        self._hold(group_votes(votes, unit_counts=unit_counts))
+
+    def _hold(self, grouped: Votes) -> None:
         self._parts.append(grouped)
         self._pending += len(grouped)
         if self._pending > self._compact_at:
@@ -325,16 +324,16 @@ class VoteCounter:
     def _note(self, fault: NDArray[np.int8], batch: Mapping[str, Any], start: int, task: IntArray) -> None:
         """Keep counts, first rows and values of every kind of fault in this batch."""
         for code in np.unique(fault[fault > 0]).tolist():
-            name = _NAMES[code - 1]
+            name = FAULT_NAMES[code - 1]
             role = FAULTS[name].role
             rows = np.flatnonzero(fault == code)
-            finding = self._findings.setdefault(name, _Finding())
+            finding = self._findings.setdefault(name, Finding())
             finding.rows += len(rows)
             self._tally(name, task[rows])
             column = batch.get(role)
             for row in rows[: SHOWN - len(finding.first)].tolist() if len(finding.first) < SHOWN else ():
                 shown = "" if column is None or name.startswith("missing") else f" ({value_at(column, row)!r})"
-                finding.first.append(f"{start + row}{shown}")
+                finding.first.append((start + row, shown))
             if name == "unknown winner" and column is not None:
                 for row in rows[:10_000].tolist():
                     finding.values[repr(value_at(column, row))] += 1
@@ -346,8 +345,10 @@ class VoteCounter:
 
     def _report(self) -> str:
         lines = []
-        for name, finding in self._findings.items():
-            fault = FAULTS[name]
+        for name, fault in FAULTS.items():  # in one order, however the rows were cut into batches
+            finding = self._findings.get(name)
+            if finding is None:
+                continue
             if self._options.on_invalid == "drop" and not fault.always:
                 continue
             column = self._column.get(fault.role) or fault.role
@@ -356,10 +357,9 @@ class VoteCounter:
             if finding.values:
                 common = finding.values.most_common(SHOWN)
                 what = " - " + ", ".join(f"{value} ({n} rows)" if n != 1 else f"{value} (1 row)" for value, n in common)
+            first = ", ".join(f"{row}{shown}" for row, shown in finding.first)
             rows = "1 row" if finding.rows == 1 else f"{finding.rows} rows"
-            lines.append(
-                f"column {column!r}: {rows} {fault.text}{what}; first at (rows from 0) {', '.join(finding.first)}{more}; {fault.remedy}"
-            )
+            lines.append(f"column {column!r}: {rows} {fault.text}{what}; first at (rows from 0) {first}{more}; {fault.remedy}")
         return lines[0] if len(lines) == 1 else f"{len(lines)} problems in {self.n_rows} rows:\n" + "\n".join(f"- {line}" for line in lines)
 
     def _what_was_dropped(self) -> str:

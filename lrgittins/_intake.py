@@ -43,11 +43,62 @@ def frame_columns(frame: Any, wanted: Mapping[str, str | None]) -> Batch:
     check_columns(names, found)
     columns = {}
     for role, name in names.items():
-        if found.count(name) > 1:
-            raise ComparisonError(f"column {name!r} appears {found.count(name)} times; keep one column of that name")
+        _refuse_repeated(name, found)
         columns[role] = as_column(frame[name], name)
     same_length(columns, names)
     return columns
+
+
+def frame_batches(frame: Any, wanted: Mapping[str, str | None]) -> Iterator[Batch]:
+    """Batches of any kind of frame; DuckDB relations, record batch readers and Arrow streams never are in memory whole."""
+    reader = _open_stream(frame)
+    if reader is None:
+        return slices(frame_columns(frame, wanted))
+    return _read_stream(reader, {role: name for role, name in wanted.items() if name is not None})
+
+
+def _open_stream(frame: Any) -> Any:
+    """A pyarrow RecordBatchReader over `frame`, or None where it is in memory anyway or is no stream."""
+    module = type(frame).__module__.split(".")[0]
+    if module in {"duckdb", "_duckdb"}:
+        for method in ("to_arrow_reader", "fetch_record_batch"):  # DuckDB's own Arrow stream would hold the whole result first
+            if hasattr(frame, method):
+                import_optional("pyarrow", extra="arrow", purpose="reading a DuckDB relation")
+                return getattr(frame, method)(FRAME_ROWS)
+    if module in {"pandas", "polars", "numpy"} or not hasattr(frame, "__arrow_c_stream__"):
+        return None
+    try:
+        pa = import_optional("pyarrow", extra="arrow", purpose="reading an Arrow stream")
+    except ImportError:
+        if not hasattr(frame, "to_pandas"):
+            raise
+        return None
+    if isinstance(frame, pa.RecordBatchReader):
+        return frame
+    if isinstance(frame, pa.Table) or not hasattr(pa.RecordBatchReader, "from_stream"):
+        return None
+    return pa.RecordBatchReader.from_stream(frame)
+
+
+def _read_stream(reader: Any, names: Mapping[str, str]) -> Iterator[Batch]:
+    pa = import_optional("pyarrow", extra="arrow", purpose="reading an Arrow stream")
+    found = list(reader.schema.names)
+    check_columns(names, found)
+    for name in names.values():
+        _refuse_repeated(name, found)
+    places = {role: found.index(name) for role, name in names.items()}
+    try:
+        for batch in reader:
+            for start in range(0, batch.num_rows, FRAME_ROWS):
+                part = batch.slice(start, FRAME_ROWS)
+                yield {role: part.column(place) for role, place in places.items()}
+    except pa.ArrowException as error:
+        raise ComparisonError(f"the stream of record batches broke off ({str(error)[:300]})") from error
+
+
+def _refuse_repeated(name: str, found: list[Any]) -> None:
+    if found.count(name) > 1:
+        raise ComparisonError(f"column {name!r} appears {found.count(name)} times; keep one column of that name")
 
 
 def _materialise(frame: Any) -> Any:

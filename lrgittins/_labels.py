@@ -169,7 +169,7 @@ class LabelIndex:
         self.what = what
         self.labels: list[str] = []
         self.kind: str | None = None
-        self._kind_seen: tuple[Any, str] = ("", "")
+        self.kind_seen: tuple[Any, str] = ("", "")  # the first value of that kind, and its column
         self._code: dict[str, int] = {}
         self._aliases = dict(aliases or {})
 
@@ -219,14 +219,18 @@ class LabelIndex:
             raise ComparisonError(
                 f"column {name!r}: {value!r} ({type(value).__name__}) is not a {self.what} name; names must be str (or int throughout)"
             )
-        if self.kind is None:
-            self.kind, self._kind_seen = kind, (value, name)
-        elif self.kind != kind:
-            raise ComparisonError(
-                f"{self.what} names mix int and str: {self._kind_seen[0]!r} in column {self._kind_seen[1]!r}, "
-                f"{value!r} in column {name!r}; convert all of them to str first"
-            )
+        self.check_kind(kind, (value, name))
         return text
+
+    def check_kind(self, kind: str | None, seen: tuple[Any, str]) -> None:
+        """Take note of labels of a kind ("str", "int", None for none yet), first seen as this value in this column."""
+        if self.kind is None:
+            self.kind, self.kind_seen = kind, seen
+        elif kind is not None and self.kind != kind:
+            raise ComparisonError(
+                f"{self.what} names mix int and str: {self.kind_seen[0]!r} in column {self.kind_seen[1]!r}, "
+                f"{seen[0]!r} in column {seen[1]!r}; convert all of them to str first"
+            )
 
 
 def check_aliases(aliases: Any) -> dict[str, str]:

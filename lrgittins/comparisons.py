@@ -101,7 +101,8 @@ class Comparisons:
         Parameters
         ----------
         df : DataFrame of pandas or polars, Arrow table, structured array or dict of arrays
-            Or anything with ``__arrow_c_stream__`` or ``to_pandas()``. Read by position, never changed; the index is ignored.
+            Or anything with ``__arrow_c_stream__`` or ``to_pandas()``. Read by position, never changed; the index is ignored. DuckDB
+            relations, record batch readers and other Arrow streams are read batch by batch (and are used up by it).
         task, model_a, model_b, winner, count, id, cluster : str
             Column names; ``task=None`` puts all votes under one task named "all".
         ties, both_bad, on_invalid, aliases, tasks, models
@@ -118,8 +119,7 @@ class Comparisons:
         """
         names = _names(task, model_a, model_b, winner, count, id, cluster)
         options = Options.checked(ties, both_bad, on_invalid, aliases, tasks, models)
-        columns = _intake.frame_columns(df, names)
-        return cls._count(_intake.slices(columns), names, options)
+        return cls._count(_intake.frame_batches(df, names), names, options)
 
     @classmethod
     def from_arrays(
@@ -181,6 +181,54 @@ class Comparisons:
         file = Path(path)
         is_text = ".csv" in file.name.lower()
         return cls._count(_intake.read_batches(file, names), names, options, from_text=is_text)
+
+    @classmethod
+    def from_dask(
+        cls,
+        ddf: Any,
+        *,
+        task: str | None = "task",
+        model_a: str = "model_a",
+        model_b: str = "model_b",
+        winner: str = "winner",
+        count: str | None = None,
+        id: str | None = None,
+        cluster: str | None = None,
+        ties: Literal["half", "drop", "error"] = "half",
+        both_bad: Literal["tie", "drop", "error"] = "tie",
+        on_invalid: Literal["error", "drop"] = "error",
+        aliases: Mapping[str, str] | None = None,
+        tasks: Labels = None,
+        models: Labels = None,
+    ) -> Comparisons:
+        """Count the votes of a dask DataFrame where they lie: every block on its worker, and only counts come back.
+
+        The same answer, and the same errors, as `from_frame` on the whole table. Runs on the active ``dask.distributed`` client, else
+        on dask's threads. Needs the extra ``scale``.
+
+        Parameters
+        ----------
+        ddf : dask.dataframe.DataFrame
+        task, model_a, model_b, winner, count, cluster, ties, both_bad, on_invalid, aliases, tasks, models
+            See `from_frame`. With `cluster` there is one count per cluster and cell, so what comes back grows with the clusters.
+        id : str, optional
+            Refused: copies can be found among single votes only, which would all have to come to one machine.
+
+        Raises
+        ------
+        ComparisonError
+            As `from_frame`; not a dask DataFrame; an `id`.
+        WorkerError
+            Workers were lost again and again on one block; the message names it. (A block of a lost worker is counted anew by another
+            worker first, as often as dask's setting ``distributed.scheduler.allowed-failures`` says.)
+        MissingExtraError
+            dask is not installed.
+        """
+        from ._dask import count_blocks
+
+        names = _names(task, model_a, model_b, winner, count, id, cluster)
+        options = Options.checked(ties, both_bad, on_invalid, aliases, tasks, models)
+        return cls(count_blocks(ddf, names, options).finish(), ties=options.ties, both_bad=options.both_bad)
 
     @classmethod
     def _count(

@@ -35,5 +35,9 @@ class StoreError(LRGittinsError):
     """An evaluation store that is in use by another process, or is not ours."""
 
 
+class WorkerError(LRGittinsError, RuntimeError):
+    """Workers were lost again and again; names the block of work they were lost on."""
+
+
 class ConvergenceWarning(UserWarning):
     """A solver stopped before it met its tolerance; the result says how far it got."""
