@@ -34,6 +34,7 @@ _EXPORTS = {
         "ResponseError",
         "StateError",
         "StoreError",
+        "WorkerError",
     ],
     "evaluate": ["evaluate"],
     "inference": ["GapEstimate", "GapInference", "infer_gaps"],
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
         ResponseError,
         StateError,
         StoreError,
+        WorkerError,
     )
     from .evaluate import evaluate
     from .inference import GapEstimate, GapInference, infer_gaps
