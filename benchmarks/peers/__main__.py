@@ -1,0 +1,104 @@
+"""The command: environments, workers one after another, tables. See the package's docstring."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .environments import PEERS, ROOT, InstallError, Peer, build_wheel, make_environment
+from .table import compact_table, full_table, write_tables
+from .worker import ONE_THREAD
+
+
+def run_worker(python: Path, peer: Peer, size: str, repeats: int, kinds: str) -> tuple[list[dict[str, Any]], str | None]:
+    """Rows of one peer as they come, and the reason where its worker ended early."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONHOME")}
+    environment |= {**ONE_THREAD, "PYTHONPATH": str(ROOT / "benchmarks"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [str(python), "-m", "peers.worker", peer.name, "--size", size, "--repeats", str(repeats), "--kinds", kinds]
+    rows = []
+    with (
+        tempfile.TemporaryDirectory() as nowhere,
+        tempfile.TemporaryFile("w+") as errors,
+    ):  # not the checkout: its lrgittins would be imported
+        with subprocess.Popen(command, cwd=nowhere, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("{"):
+                    row = json.loads(line)
+                    rows.append(row)
+                    click.echo(f"  {row['work']}: {row['ratio']:.2f} times", err=True)
+        if process.returncode:
+            errors.seek(0)
+            lines = [line.strip() for line in errors if line.strip()]
+            return rows, lines[-1] if lines else f"its worker ended with code {process.returncode}"
+    return rows, None
+
+
+@click.command(help="Times lrgittins against its peers: an environment per peer, interleaved runs, ratios and differences of the answers.")
+@click.option("--only", default="", help="Comma-separated peers; default all: " + ", ".join(peer.name for peer in PEERS) + ".")
+@click.option("--kinds", default="", help="Comma-separated kinds of rows (point, intervals, tasks, step, roots); default all.")
+@click.option("--repeats", default=5, show_default=True, type=click.IntRange(2), help="Rounds; slow peers get fewer, at least two.")
+@click.option("--size", default="full", show_default=True, type=click.Choice(["small", "full"]))
+@click.option("--keep-envs", type=click.Path(path_type=Path, file_okay=False), help="Folder of the environments, kept and used again.")
+@click.option("--wheel", type=click.Path(path_type=Path, exists=True), help="A built lrgittins to time instead of the checkout.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Rows as JSON. Rows in it that are not run again are kept.")
+@click.option("--write", multiple=True, type=click.Path(path_type=Path, exists=True), help="File with table markers to fill (repeatable).")
+def main(
+    only: str,
+    kinds: str,
+    repeats: int,
+    size: str,
+    keep_envs: Path | None,
+    wheel: Path | None,
+    json_file: Path | None,
+    write: tuple[Path, ...],
+) -> None:
+    names = [name.strip() for name in only.split(",") if name.strip()] or [peer.name for peer in PEERS]
+    unknown = set(names) - {peer.name for peer in PEERS}
+    if unknown:
+        raise click.BadParameter(f"unknown peers {sorted(unknown)}; known are {[peer.name for peer in PEERS]}", param_hint="--only")
+    rows: list[dict[str, Any]] = json.loads(json_file.read_text(encoding="utf-8")) if json_file and json_file.exists() else []
+    failures: dict[str, str] = {}
+    with contextlib.ExitStack() as stack:
+        folder = keep_envs or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        folder = folder.resolve()
+        built = wheel or build_wheel(folder)
+        for peer in (peer for peer in PEERS if peer.name in names):
+            click.echo(f"{peer.name}: installing", err=True)
+            try:
+                python = make_environment(peer, folder / peer.name, built)
+            except InstallError as error:
+                failures[peer.name] = f"It cannot be installed from PyPI here: {error}"
+                click.echo(f"{peer.name}: {failures[peer.name]}", err=True)
+                continue
+            new, reason = run_worker(python, peer, size, repeats, kinds)
+            if reason is not None:
+                failures[peer.name] = f"Its worker stopped after {len(new)} rows: {reason}"
+                click.echo(f"{peer.name}: {failures[peer.name]}", err=True)
+            today = datetime.date.today().isoformat()
+            done = {(row["peer"], row["size"], row["work"]) for row in new}
+            rows = [row for row in rows if (row["peer"], row["size"], row["work"]) not in done] + [{"date": today, **row} for row in new]
+            if json_file:
+                json_file.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    shown = [row for row in rows if row["size"] == size]
+    full = full_table(shown, failures)
+    click.echo(full)
+    for path in write:
+        write_tables(path, {"peers:full": full, "peers:compact": compact_table(shown)})
+    missed = [row for row in shown if row["ratio"] < row["wanted"]]
+    click.echo(f"\n{len(shown)} rows, {len(missed)} below what is wanted", err=True)
+    sys.exit(1 if failures and not shown else 0)
+
+
+if __name__ == "__main__":
+    main()
