@@ -129,7 +129,8 @@ def settle_clusters(log: VoteLog, single: Votes | None) -> tuple[IntArray | None
             return np.arange(n), log.clusters
         assert single.vote_id is not None and single.cluster is not None
         size = n + len(log.ids or [])
-        links = coo_array((np.ones(len(single)), (single.cluster, single.vote_id + n)), shape=(size, size)).tocsr()
+        ends = single.cluster.astype(np.int32), (single.vote_id + n).astype(np.int32)  # see graph.py: old scipy knows no other index
+        links = coo_array((np.ones(len(single)), ends), shape=(size, size)).tocsr()
         joined = connected_components(links, directed=False)[1][:n]
         # Codes follow sorted names, so a component's first member has its smallest name.
         _, first, component = np.unique(joined, return_index=True, return_inverse=True)

@@ -129,6 +129,7 @@ def _components(data: Cells | OutcomeTable, connection: Literal["weak", "strong"
     if len(row) == 0:
         return labels
     nodes, compact = np.unique(np.concatenate([row * cells.n_models + winner, row * cells.n_models + loser]), return_inverse=True)
+    compact = compact.astype(np.int32)  # scipy before 1.12 knows no other index here, and goes on with garbage
     source, target = compact[: len(row)], compact[len(row) :]
     graph = coo_array((np.ones(len(row)), (source, target)), shape=(len(nodes), len(nodes))).tocsr()
     _, found = connected_components(graph, directed=connection == "strong", connection=connection)
