@@ -39,6 +39,7 @@ def infer_low_rank(
     n_refits: int,
     rng: np.random.Generator,
     seed: int | None,
+    n_jobs: int,
 ) -> GapInference:
     table = comparisons._table
     if table.n_tasks == 1:
@@ -54,7 +55,7 @@ def infer_low_rank(
     if calibration == "parametric":
         fit = lenient._fit_table(compact)
         result = full_data_step(compact, fit, design, seen, n_models)
-        scale = standard_error_scale(compact, fit, result, lenient, design, seen, n_refits, rng)
+        scale = standard_error_scale(compact, fit, result, lenient, design, seen, n_refits, rng, n_jobs)
         noise = ScaledNoise(result.noise, scale)
         n_folds = 1
         notes.append(
@@ -63,7 +64,7 @@ def infer_low_rank(
         )
     else:
         splits = [draw_folds(compact, n_folds, rng) for _ in range(n_splits)]
-        steps = [cross_fit(compact, split, lenient, design, seen, n_models) for split in splits]
+        steps = [cross_fit(compact, split, lenient, design, seen, n_models, n_jobs) for split in splits]
         n_folds = splits[0].n_folds
         notes += dict.fromkeys(note for split in splits for note in split.notes)
         if n_splits > 1:

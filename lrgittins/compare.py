@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ._parallel import check_jobs, run_blocks
 from ._random import RandomState, as_generator
 from ._validation import check_int
 from .comparison import ALL, MatrixFacts, PolicyComparison, RunRecord, record_run
@@ -51,7 +52,8 @@ def compare(
     n_runs : int, default 20
         Seeded runs of every policy on every matrix.
     n_jobs : int
-        Worker processes (joblib; -1 for all cores). Results do not depend on it.
+        Worker processes (joblib; -1 for all cores). Under ``joblib.parallel_config(backend="dask")`` the runs go to the cluster,
+        whatever it says. Results do not depend on it.
     random_state : int, Generator, SeedSequence or None
     progress : bool
         A progress bar on stderr.
@@ -68,25 +70,25 @@ def compare(
         An unknown or not yet available policy name, a policy object instead of a factory, a budget outside (0, 1], ...
     ResponseError
         A matrix that a policy cannot handle ("prompteval" needs scores of 0 and 1); nothing has been run.
+    WorkerError
+        Worker processes died again and again; names the runs that were in hand. (A lost worker's runs are repeated first.)
     """
     share = check_budget(budget)
     n_runs = check_int(n_runs, "n_runs", low=1)
     batch_size = check_int(batch_size, "batch_size", low=1)
-    if check_int(n_jobs, "n_jobs") == 0:
-        raise ParameterError("n_jobs must not be 0; 1 runs in this process, -1 uses all cores")
+    n_jobs = check_jobs(n_jobs)
     matrices = _name_matrices(responses)
     named = name_policies(policies)
     check_matrices(named, matrices)
     entropy = _entropy(random_state)
     tasks = [(name, run, _seed(entropy, run, name)) for run in range(n_runs) for name in matrices]
 
-    import joblib
     from tqdm import tqdm
 
-    jobs = (joblib.delayed(_run_all)(matrices[name], name, named, run, seed, share, bool(strict), batch_size) for name, run, seed in tasks)
-    finished = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(jobs)
-    shown = tqdm(finished, total=len(tasks), desc="replays", unit="run", disable=not progress)
-    runs = [record for records in shown for record in records]
+    blocks = [(matrices[name], name, named, run, seed, share, bool(strict), batch_size) for name, run, seed in tasks]
+    labels = [f"run {run} on {name!r}" for name, run, _ in tasks]
+    with tqdm(total=len(tasks), desc="replays", unit="run", disable=not progress) as shown:
+        runs = [record for records in run_blocks(_run_all, blocks, n_jobs, labels, done=shown.update) for record in records]
     order = {(name, label): (i, j) for i, name in enumerate(matrices) for j, label in enumerate(named)}
     runs.sort(key=lambda record: (*order[record.matrix, record.policy], record.run))
     return PolicyComparison(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ._noise import ScoreNoise, gap_variance
 from ._outcomes import FloatArray, IntArray, OutcomeTable
+from ._parallel import check_jobs
 from ._random import RandomState, as_generator
 from ._threads import one_blas_thread
 from ._validation import check_choice, check_comparisons, check_int, code_of
@@ -362,6 +363,7 @@ def infer_gaps(
     design: str = "empirical",
     calibration: str = "cross-fit",
     n_refits: int = 30,
+    n_jobs: int = 1,
     random_state: RandomState = 0,
 ) -> GapInference:
     """Estimate all score gaps with standard errors and their joint law.
@@ -387,6 +389,10 @@ def infer_gaps(
         simulated as independent. Low-rank fits only.
     n_refits : int, default 30
         Simulated data sets of the parametric calibration.
+    n_jobs : int, default 1
+        Worker processes (joblib; -1 for all cores) for the training sets or the refits of the low-rank fit; under
+        ``joblib.parallel_config(backend="dask")`` they go to the cluster, whatever it says. Results do not depend on it, to the bit.
+        Pays where one fit takes a second or more.
     random_state : int, Generator, SeedSequence or None, default 0
         Of the folds, or of the simulated votes.
 
@@ -398,6 +404,8 @@ def infer_gaps(
         Fewer comparisons (or clusters) than folds.
     NotIdentifiableError
         As the estimator's `fit`.
+    WorkerError
+        With several jobs, worker processes died again and again.
 
     Warns
     -----
@@ -417,6 +425,7 @@ def infer_gaps(
     design = check_choice(design, "design", DESIGNS)
     calibration = check_choice(calibration, "calibration", CALIBRATIONS)
     n_refits = check_int(n_refits, "n_refits", low=1)
+    n_jobs = check_jobs(n_jobs)
     rng = as_generator(random_state)
     seed = int(random_state) if isinstance(random_state, (int, np.integer)) else None
     estimator = LowRankBradleyTerry() if estimator is None else estimator
@@ -431,7 +440,7 @@ def infer_gaps(
         made = "calibration='parametric'" if calibration == "parametric" else f"{type(estimator).__name__}'s Wald inference"
         raise ParameterError(f"n_splits={n_splits} repeats cross-fitting, but {made} uses all data without folds; leave n_splits at 1")
     if isinstance(estimator, LowRankBradleyTerry):
-        return infer_low_rank(comparisons, estimator, n_folds, n_splits, design, calibration, n_refits, rng, seed)
+        return infer_low_rank(comparisons, estimator, n_folds, n_splits, design, calibration, n_refits, rng, seed, n_jobs)
     if calibration != "cross-fit":
         raise ParameterError(
             f"calibration={calibration!r} is for low-rank fits; {type(estimator).__name__} has Wald inference on all data, which needs none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from ._clusters import ClusterSums, sum_clusters
 from ._kernels.influence import accumulate_influence
 from ._noise import FoldNoise, LowRankNoise, ScoreNoise, semidefinite_root
 from ._outcomes import Cells, FloatArray, IntArray, OutcomeTable
+from ._parallel import run_blocks
+from ._threads import one_blas_thread
 from .convex import MEAN_RESIDUAL_VARIANCE
 from .errors import ParameterError
 from .folds import FoldSplit
@@ -80,43 +82,45 @@ def information(cells: Cells, scores: FloatArray) -> FloatArray:
     return cells.count * small / (1.0 + small) ** 2
 
 
-def cross_fit(table: OutcomeTable, split: FoldSplit, estimator: Any, design: str, seen: IntArray, n_models: int) -> OneStep:
+def cross_fit(
+    table: OutcomeTable, split: FoldSplit, estimator: Any, design: str, seen: IntArray, n_models: int, n_jobs: int = 1
+) -> OneStep:
     """One-step scores of `table`, whose models are all seen; results are laid out on `n_models` columns, those of `seen`.
 
     `estimator._fit_table` is asked anew on every training set, so that each internal choice is cross-fitted too.
     """
-
-    def parts() -> Iterator[tuple[IntArray, IntArray, Any]]:
-        for counts in split.counts:
-            own = np.ascontiguousarray(counts)
-            yield table.count - own, own, estimator._fit_table(table.with_counts(table.count - own))
-
-    return _combine(table, parts(), design, seen, n_models)
+    blocks = [(table, np.ascontiguousarray(counts), estimator, design) for counts in split.counts]
+    names = [f"training set {fold} of {split.n_folds}" for fold in range(split.n_folds)]
+    return _combine(table, run_blocks(_fit_fold, blocks, n_jobs, names), seen, n_models)
 
 
 def full_data_step(table: OutcomeTable, fit: Any, design: str, seen: IntArray, n_models: int) -> OneStep:
     """As `cross_fit`, from one fit that has seen all of `table`: no cross-fitting, so its noise is right up to a scale at best."""
-    return _combine(table, [(table.count, table.count, fit)], design, seen, n_models)
+    return _combine(table, [_FoldTerm.build(table, table.cells(), table.cells(), table.count, fit, design)], seen, n_models)
 
 
-def _combine(table: OutcomeTable, parts: Iterable[tuple[IntArray, IntArray, Any]], design: str, seen: IntArray, n_models: int) -> OneStep:
-    """One-steps of all parts: (training counts, counts the step is made on, fit of the training counts)."""
+@one_blas_thread
+def _fit_fold(table: OutcomeTable, own: IntArray, estimator: Any, design: str) -> _FoldTerm:
+    """The fit of everything but the comparisons `own`, and its one-step on these."""
+    training = table.count - own
+    fit = estimator._fit_table(table.with_counts(training))
+    return _FoldTerm.build(table, table.cells(), table.cells(training), own, fit, design)
+
+
+def _combine(table: OutcomeTable, terms: Sequence[_FoldTerm], seen: IntArray, n_models: int) -> OneStep:
+    """The one-steps of all parts, added up in order."""
     n_total = float(table.count.sum())
     n_tasks = table.n_tasks
-    all_cells = table.cells()
-    terms = []
     scores = np.zeros((n_tasks, n_models))
     mean_influence = np.zeros((n_tasks, n_models))
     determined = np.full((n_tasks, n_models), -1, dtype=np.int64)
     determined[:, seen] = 0
-    for training_count, fold_count, fit in parts:
-        term = _FoldTerm.build(table, all_cells, table.cells(training_count), fold_count, fit, design)
+    for term in terms:
         pairs = determined[:, seen] * len(seen) + term.determined
         determined[:, seen] = np.unique(pairs, return_inverse=True)[1].reshape(pairs.shape)
-        share = float(fold_count.sum()) / n_total
-        scores[:, seen] += share * fit.scores + term.correction / n_total
+        share = float(term.count.sum()) / n_total
+        scores[:, seen] += share * term.scores + term.correction / n_total
         mean_influence[:, seen] += term.correction / n_total
-        terms.append(term)
     _keep_offsets(scores, determined, mean_influence)
     covariance = np.zeros((n_tasks, n_models, n_models))
     folds = []
@@ -162,6 +166,7 @@ class _FoldTerm:
     """One fold: the frame and the Fisher solve of its fit, and the sums over its own comparisons."""
 
     space: TangentSpace
+    scores: FloatArray  # of the fit, (n_tasks, n_models)
     factor: ArrowheadFactor
     joint: FloatArray  # covariance of (A^{-1} sum xi s z, sum xi), shape (p + 1, p + 1)
     correction: FloatArray  # mat(A^{-1} sum of s z), shape (n_tasks, n_models)
@@ -214,7 +219,7 @@ class _FoldTerm:
         root = semidefinite_root(augmented)
         root[:p] = factor.solve(root[:p])
         joint = root @ root.T
-        return cls(space, factor, joint, correction, fold_count, residual, determined, facts)
+        return cls(space, scores, factor, joint, correction, fold_count, residual, determined, facts)
 
 
 def _add_cluster_squares(space: TangentSpace, cells: Cells, sums: ClusterSums, out: FloatArray) -> None:

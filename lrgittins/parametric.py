@@ -14,6 +14,8 @@ from scipy.special import expit
 
 from ._noise import FoldInfluence, ScoreNoise
 from ._outcomes import Cells, FloatArray, IntArray, OutcomeTable
+from ._parallel import run_blocks
+from ._threads import one_blas_thread
 from .low_rank import LowRankFit
 from .one_step import OneStep, full_data_step
 from .polish import Factorisation, polish_scores
@@ -67,6 +69,7 @@ def standard_error_scale(
     seen: IntArray,
     n_refits: int,
     rng: np.random.Generator,
+    n_jobs: int = 1,
 ) -> FloatArray:
     """kappa_t of every task: kappa_t^2 is half the task's and half the overall mean squared studentised error of the gaps.
 
@@ -74,28 +77,37 @@ def standard_error_scale(
     an error is a gap of the refit's one-step scores less the fitted gap, over the refit's own standard error.
     """
     cells = table.cells()
+    blocks = [(simulate_table(cells, fit.scores, rng), fit, step.determined[:, seen], estimator, design) for _ in range(n_refits)]
     total, number = np.zeros(table.n_tasks), np.zeros(table.n_tasks)
-    every = np.arange(table.n_models)
-    for _ in range(n_refits):
-        simulated = simulate_table(cells, fit.scores, rng)
-        refit = full_data_step(simulated, _refit(simulated, fit, estimator), design, every, table.n_models)
-        covariance = refit.noise.task_covariance
-        for t in range(table.n_tasks):
-            diagonal = np.diag(covariance[t])
-            variance = diagonal[:, None] + diagonal[None, :] - 2.0 * covariance[t]
-            error = refit.scores[t] - fit.scores[t]
-            gap_error = error[:, None] - error[None, :]
-            same = (refit.determined[t][:, None] == refit.determined[t][None, :]) & (
-                step.determined[t, seen][:, None] == step.determined[t, seen][None, :]
-            )
-            usable = same & (variance > 1e-13 * (diagonal[:, None] + diagonal[None, :])) & ~np.eye(table.n_models, dtype=bool)
-            total[t] += (gap_error[usable] ** 2 / variance[usable]).sum()
-            number[t] += usable.sum()
+    for squares, n_gaps in run_blocks(_refit_errors, blocks, n_jobs, [f"refit {i} of {n_refits}" for i in range(n_refits)]):
+        total += squares
+        number += n_gaps
     if number.sum() == 0:
         return np.ones(table.n_tasks)
     overall = total.sum() / number.sum()
     own = np.divide(total, number, out=np.full(table.n_tasks, overall), where=number > 0)
     return np.sqrt(0.5 * own + 0.5 * overall)
+
+
+@one_blas_thread
+def _refit_errors(
+    simulated: OutcomeTable, fit: LowRankFit, determined: IntArray, estimator: Any, design: str
+) -> tuple[FloatArray, FloatArray]:
+    """Sum over a task's gaps of the squared studentised errors of one refit, and their number, (n_tasks,) each."""
+    n_tasks, n_models = simulated.n_tasks, simulated.n_models
+    total, number = np.zeros(n_tasks), np.zeros(n_tasks)
+    refit = full_data_step(simulated, _refit(simulated, fit, estimator), design, np.arange(n_models), n_models)
+    covariance = refit.noise.task_covariance
+    for t in range(n_tasks):
+        diagonal = np.diag(covariance[t])
+        variance = diagonal[:, None] + diagonal[None, :] - 2.0 * covariance[t]
+        error = refit.scores[t] - fit.scores[t]
+        gap_error = error[:, None] - error[None, :]
+        same = (refit.determined[t][:, None] == refit.determined[t][None, :]) & (determined[t][:, None] == determined[t][None, :])
+        usable = same & (variance > 1e-13 * (diagonal[:, None] + diagonal[None, :])) & ~np.eye(n_models, dtype=bool)
+        total[t] = (gap_error[usable] ** 2 / variance[usable]).sum()
+        number[t] = usable.sum()
+    return total, number
 
 
 def _refit(simulated: OutcomeTable, fit: LowRankFit, estimator: Any) -> LowRankFit:
