@@ -51,7 +51,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def make_environment(peer: Peer, folder: Path, wheel: Path) -> Path:
-    """The interpreter of the peer's environment, made where it is absent; a wheel that is in it already is left, with its compiled kernels."""
+    """The interpreter of the peer's environment, made where it is absent; a wheel that is in it stays, with its compiled kernels."""
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     if not python.exists():
         venv.create(folder, with_pip=True)

@@ -1,4 +1,4 @@
-"""scikit-learn: logistic regression on weighted rows, one per (winner, loser): a ridged Bradley-Terry fit, with the same ridge on our side."""
+"""scikit-learn: logistic regression on weighted rows, one per (winner, loser): a ridged Bradley-Terry fit; ours has the same ridge."""
 
 from __future__ import annotations
 
