@@ -233,6 +233,8 @@ def check_out(path: Path, writers: Mapping[str, Any], what: str) -> str:
         raise ParameterError(f"--out {path}: no permission to write into {path.absolute().parent}")
     if suffix == ".parquet":
         import_optional("pyarrow", extra="arrow", purpose="writing Parquet")
+    if suffix == ".html":
+        import_optional("jinja2", extra="report", purpose="writing an HTML report")
     return suffix
 
 

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 ESTIMATORS = ("low-rank", "per-task", "pooled")
 METHODS = ("max-t", "step-down", "order-statistic", "one-sided")
-WRITERS = {
-    ".csv": lambda board, path: board.to_csv(path),
-    ".csv.gz": lambda board, path: write_gzip(path, board.csv_text()),
-    ".json": lambda board, path: board.to_json(path),
-    ".parquet": lambda board, path: board.to_parquet(path),
+WRITERS = {  # the last argument: the units scores are shown in
+    ".csv": lambda board, path, units: board.to_csv(path, **units),
+    ".csv.gz": lambda board, path, units: write_gzip(path, board.csv_text(**units)),
+    ".html": lambda board, path, units: board.to_html(path, **units),
+    ".json": lambda board, path, units: board.to_json(path),
+    ".parquet": lambda board, path, units: board.to_parquet(path),
 }
 COLUMN_OPTIONS = ("task", "model_a", "model_b", "winner", "count", "id", "cluster")
 
@@ -180,7 +181,9 @@ def _dropped_line(votes: Comparisons, about: Mapping[str, Any]) -> str:
 @click.option("--n-draws", type=int, default=2000, show_default=True, help="Bootstrap draws (0: no intervals).")
 @click.option("--folds", type=int, default=6, show_default=True, help="Folds of the cross-fitting.")
 @click.option("--show", default="10", show_default=True, metavar="N", help="Models printed per task, or all.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the board here instead: .csv, .csv.gz, .json, .parquet.")
+@click.option("--scale", type=click.Choice(["natural", "elo"]), default="natural", show_default=True, help="Units of the scores shown.")
+@click.option("--anchor", metavar="MODEL[=SCORE]", help="Shift the scores shown so that MODEL has the scale's centre, or SCORE.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the board here instead: .csv, .csv.gz, .html, .json, .parquet.")
 @common_options
 def rank(
     file: Path,
@@ -195,6 +198,8 @@ def rank(
     n_draws: int,
     folds: int,
     show: str,
+    scale: str,
+    anchor: str | None,
     out: Path | None,
     as_json: bool,
     seed: int,
@@ -207,11 +212,20 @@ def rank(
     check_alpha(alpha)
     shown = _parse_count(show, "all", "--show")
     suffix = None if out is None else check_out(out, WRITERS, "a board")
+    units: dict[str, Any] = {"scale": scale, "anchor": parse_anchor_option(anchor)}
+    if suffix in (".json", ".parquet") and (scale != "natural" or anchor is not None):
+        raise ParameterError(
+            f"--out {out}: {suffix} files are read back, and keep scores in log-odds; --scale and --anchor go with .csv and .html"
+        )
     model = make_estimator(estimator, rank_, disconnected, seed)
     votes = read_votes(file, intake, report)
     n_models = len(votes.models)
     top_k = max(1, min(10, n_models // 2)) if top_k is None else check_int(top_k, "top_k", low=1, high=n_models)
     claim = parse_claim(family, votes)
+    if units["anchor"] is not None:
+        from ._validation import code_of
+
+        code_of(units["anchor"][0] if isinstance(units["anchor"], tuple) else units["anchor"], votes.models, "model")
 
     from .bands import check_claim
     from .inference import infer_gaps
@@ -223,12 +237,23 @@ def rank(
     report(f"certifying the top {top_k}" + (f" from {n_draws:,} draws" if n_draws else ""))
     board = inference.certify(top_k, family=claim, alpha=alpha, method=method, n_draws=n_draws, random_state=seed)
     if out is not None and suffix is not None:
-        WRITERS[suffix](board, out)
+        WRITERS[suffix](board, out, units)
         report(f"wrote {out} ({len(board):,} rows)")
     if as_json:
-        echo_json(board.to_dict())
+        echo_json(board.to_dict(**units))
     elif out is None:
-        click.echo(describe_board(board, shown))
+        click.echo(describe_board(board, shown, **units))
+
+
+def parse_anchor_option(text: str | None) -> Any:
+    """``MODEL`` or ``MODEL=SCORE`` as `Leaderboard.to_frame` takes it; names may hold equals signs."""
+    if text is None:
+        return None
+    name, equals, score = text.rpartition("=")
+    try:
+        return (name, float(score)) if equals and name else text
+    except ValueError:
+        return text
 
 
 def make_estimator(name: str, rank: str, disconnected: str, seed: int) -> Any:
@@ -281,9 +306,11 @@ def parse_claim(text: str, votes: Comparisons) -> Any:
 # ------------------------------------------------------------------------------------------------------- display
 
 
-def describe_board(board: Leaderboard, shown: int | None) -> str:
+def describe_board(board: Leaderboard, shown: int | None, *, scale: str = "natural", anchor: Any = None) -> str:
     """The board as text at most 100 columns wide: `shown` models of each task (all of them if None)."""
-    frame = board.to_frame()
+    from .scales import check_scale
+
+    frame = board.to_frame(scale=scale, anchor=anchor)
     family = board.family if isinstance(board.family, str) else ":".join(board.family)
     level = f"{100 * (1 - board.alpha):g} %"
     blocks = [
@@ -292,7 +319,9 @@ def describe_board(board: Leaderboard, shown: int | None) -> str:
         else f"Top {board.top_k} of {board.n_models} models, without intervals (no draws)"
     ]
     for task, rows in frame.groupby("task", sort=False):
-        blocks.append(f"{shorten(task, 60)}: {count_certificates(rows, board.top_k)}\n{board_table(rows, shown)}")
+        blocks.append(
+            f"{shorten(task, 60)}: {count_certificates(rows, board.top_k)}\n{board_table(rows, shown, digits=check_scale(scale).digits)}"
+        )
     blocks.append(describe_checks(board))
     return "\n\n".join(blocks)
 
@@ -304,7 +333,7 @@ def count_certificates(rows: Any, top_k: int) -> str:
     return f"{inside} certified in the top {top_k}, {outside} certified not in it, {unresolved} unresolved"
 
 
-def board_table(rows: Any, shown: int | None, *, rest: str = "--show all, --json or --out board.csv") -> str:
+def board_table(rows: Any, shown: int | None, *, rest: str = "--show all, --json or --out board.csv", digits: int = 3) -> str:
     """Rows of one task as a table, with a line that says what is left out and where it is (`rest`)."""
     header = ["rank", "interval", "model", "score", "std.err", "votes", "certificate"]
     head = rows if shown is None else rows.head(shown)
@@ -313,8 +342,8 @@ def board_table(rows: Any, shown: int | None, *, rest: str = "--show all, --json
             str(row.rank),
             "-" if row.certificate == "unresolved" and str(row.rank_low) == "<NA>" else f"[{row.rank_low}, {row.rank_high}]",
             str(row.model),
-            number(row.score),
-            number(row.std_error),
+            number(row.score, digits),
+            number(row.std_error, digits),
             number(int(row.n)),
             row.certificate,
         ]

@@ -53,7 +53,7 @@ DEMO_FRACTIONS = (0.01, 0.02, 0.05, 0.10)
 @click.option("--jobs", type=int, default=1, show_default=True, help="Worker processes (-1: all cores).")
 @click.option("--strict", is_flag=True, help="Refuse a batch that would cross the budget.")
 @click.option("--out", type=click.Path(path_type=Path),
-              help="Write the result here: .csv, .csv.gz, .parquet (every batch), .json, or a picture: .png, .svg, .pdf.")  # fmt: skip
+              help="Write the result: .csv, .csv.gz, .parquet (every batch), .json, .html, or a picture: .png, .svg, .pdf")  # fmt: skip
 @common_options
 def select(
     file: Path,
@@ -211,6 +211,7 @@ WRITERS: dict[str, Callable[[Any, Path], None]] = {
     ".csv.gz": lambda result, path: _write_csv(result.to_frame(), path),
     ".parquet": lambda result, path: _write_parquet(result.to_frame(), path),
     ".json": lambda result, path: _write_json(result.to_dict(), path),
+    ".html": lambda result, path: result.to_html(path),
     **dict.fromkeys(PICTURES, draw),
 }
 

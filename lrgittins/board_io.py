@@ -136,7 +136,8 @@ def _check_schema(data: Any) -> None:
         )
     if "scale" in data:
         raise StateError(
-            f"the scores of this leaderboard were written for display (field 'scale' is {data['scale']!r}); read one written without scale and anchor"
+            f"the scores of this leaderboard were written for display (field 'scale' is {data['scale']!r}); "
+            "read one written without scale and anchor"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -204,10 +205,35 @@ class PolicyComparison:
         return self._aggregate(points, how)
 
     def plot(self, ax: Axes | None = None, *, matrix: str | None = None, grid: int = 350, how: str = "step", log: bool = False) -> Any:
-        """Mean regret with bands of one standard error (extra `plot`); returns the Axes. See `plot_regret`."""
+        """Mean regret with bands of one standard error, and a circle where a policy says stop (extra `plot`); returns the Axes.
+
+        See `plot_regret` and `mark_stops`.
+        """
+        from .plots.stop_marks import mark_stops
         from .regret_plot import plot_regret
 
-        return plot_regret(self, ax, matrix=matrix, grid=grid, how=how, log=log)
+        axes = plot_regret(self, ax, matrix=matrix, grid=grid, how=how, log=log)
+        return mark_stops(self, axes, matrix=matrix)
+
+    def to_html(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
+        """Write the comparison as one HTML file that needs nothing else: curves, tables, how it was made (extra ``report``).
+
+        Parameters
+        ----------
+        path : path of the file
+            Written atomically.
+        title : str, optional
+            Heading of the page.
+
+        Raises
+        ------
+        MissingExtraError
+            jinja2 is not installed.
+        """
+        from .board_io import write_atomically
+        from .report import comparison_html
+
+        write_atomically(path, comparison_html(self, title=title).encode())
 
     def to_dict(self) -> dict[str, Any]:
         """Settings, `at` and the stops as strict JSON types; what is not finite is None."""

@@ -9,19 +9,18 @@ import numpy as np
 
 from ._optional import import_optional
 from .errors import ParameterError
+from .plots.canvas import BETTER, OPEN, WORSE, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from .board import Leaderboard
 
-# Colour-blind safe, and of different lightness and shape, so that the picture reads in grey too.
 STYLES = {
-    "top-k": {"color": "#0b5d3b", "marker": "o", "label": "certified in top {k}"},
-    "not-top-k": {"color": "#f0a04b", "marker": "s", "label": "certified not in top {k}"},
-    "unresolved": {"color": "#7a7a7a", "marker": "D", "label": "unresolved"},
+    "top-k": {**BETTER, "label": "certified in top {k}"},
+    "not-top-k": {**WORSE, "label": "certified not in top {k}"},
+    "unresolved": {**OPEN, "label": "unresolved"},
 }
-_LONGEST_NAME = 32
 
 
 def plot_ranks(board: Leaderboard, task: str | None = None, ax: Axes | None = None) -> Any:
@@ -79,13 +78,6 @@ def _height(n_models: int) -> float:
     return 1.2 + 0.19 * max(n_models, 4)
 
 
-def _shorten(name: str) -> str:
-    """Long names lose their middle: both ends tell models apart. A dollar sign is text, never mathematics."""
-    half = (_LONGEST_NAME - 3) // 2
-    short = name if len(name) <= _LONGEST_NAME else f"{name[:half]}...{name[-half:]}"
-    return " ".join(short.split()).replace("$", r"\$")
-
-
 def _draw(ax: Any, board: Leaderboard, rows: Any, task: str, *, legend: bool) -> None:
     position = np.arange(len(rows))
     low = rows["rank_low"].fillna(1).to_numpy(dtype=float)
@@ -111,12 +103,12 @@ def _draw(ax: Any, board: Leaderboard, rows: Any, task: str, *, legend: bool) ->
             label=style["label"].format(k=board.top_k),
         )
     ax.axvline(board.top_k + 0.5, color="black", linewidth=0.8, linestyle="--")
-    ax.set_yticks(position, [_shorten(str(name)) for name in rows["model"]], fontsize=7 if len(rows) > 30 else 8)
+    ax.set_yticks(position, [shorten(str(name)) for name in rows["model"]], fontsize=7 if len(rows) > 30 else 8)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlim(0.5, board.n_models + 0.5)
     level = f"{100 * (1 - board.alpha):g} % simultaneous intervals" if has_intervals else "no intervals"
     ax.set_xlabel(f"rank ({level})")
-    ax.set_title(_shorten(str(task)), fontsize=10)
+    ax.set_title(shorten(str(task)), fontsize=10)
     ax.grid(axis="x", linewidth=0.3)
     if legend:
         ax.legend(loc="best", fontsize=7, framealpha=0.9)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from .policies.protocol import Policy
 
@@ -182,6 +183,15 @@ class Trace:
                 "should_stop": self.should_stop,
             }
         )
+
+    def plot_allocation(self, ax: Axes | None = None, *, by: str = "n", max_arms: int = 40) -> Any:
+        """Evaluations (or, with ``by="cost"``, cost) that every arm got, as bars (needs the extra ``plot``); returns the Axes.
+
+        See `plots.allocation.plot_allocation`.
+        """
+        from .plots.allocation import plot_allocation
+
+        return plot_allocation(self, ax, by=by, max_arms=max_arms)
 
     def __repr__(self) -> str:
         return (
