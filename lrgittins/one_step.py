@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ _SUSPICIOUS = 1e8  # a condition number from which null directions are looked fo
 _COARSE_RIDGE, _FINE_RIDGE = 1e-6, 1e-8  # shares of the blocks' scale; a null direction's variance differs a hundredfold
 _LOOSE = 9.0  # training variance of a gap (standard error 3) from which its one-step leaves the range where a logistic curve is linear
 _GROWTH = 1.1  # of a gap's variance between the two; a determined one grows by the ridge's share times the condition
+_TASKS_AT_ONCE = 32  # task covariances made by one product
 _CLUSTER_BLOCK = 2048  # clusters expanded at once; fixed, so that sums never depend on memory
 
 
@@ -128,7 +129,7 @@ def _combine(table: OutcomeTable, terms: Sequence[_FoldTerm], seen: IntArray, n_
         joint = term.joint / n_total**2
         right, right_perp = (np.zeros((n_models, basis.shape[1])) for basis in (term.space.right, term.space.right_perp))
         right[seen], right_perp[seen] = term.space.right, term.space.right_perp
-        _add_task_covariance(joint, term.space, np.hstack([right, right_perp]), mean_influence, covariance)
+        _add_task_covariance(joint, term.space, right, right_perp, mean_influence, covariance)
         folds.append(FoldNoise(term.space.left, right, right_perp, term.factor, semidefinite_root(joint), term.count, term.residual))
     covariance = 0.5 * (covariance + covariance.transpose(0, 2, 1))
     return OneStep(
@@ -251,36 +252,52 @@ def _add_cluster_squares(space: TangentSpace, cells: Cells, sums: ClusterSums, o
         out += expanded.T @ expanded
 
 
-def _task_blocks(matrix: FloatArray, space: TangentSpace, frame: FloatArray) -> FloatArray:
-    """Covariance of the scores inside every task, (n_tasks, n_models, n_models), from that of the coordinates (p, p)."""
+def _task_blocks(matrix: FloatArray, space: TangentSpace, right: FloatArray, right_perp: FloatArray) -> Iterator[FloatArray]:
+    """Covariance of the scores inside every task in turn, (n_models, n_models), from that of the coordinates (p, p).
+
+    A task's scores are right D_t + right_perp X u_t. The part of X costs most: it is made once per pair of factor columns, and a task
+    then takes a weighted sum, instead of a product with n_models^3 operations each.
+    """
     n_tasks, rank = space.left.shape
-    q = space.right_perp.shape[1]
+    n_models, q = right_perp.shape
     cut = n_tasks * rank
     index = np.arange(n_tasks)
-    inner = np.empty((n_tasks, rank + q, rank + q))
-    inner[:, :rank, :rank] = matrix[:cut, :cut].reshape(n_tasks, rank, n_tasks, rank)[index, :, index, :]
+    own = matrix[:cut, :cut].reshape(n_tasks, rank, n_tasks, rank)[index, :, index, :]
     coupling = matrix[:cut, cut:].reshape(n_tasks, rank, rank, q)
-    inner[:, :rank, rank:] = np.einsum("tcab,ta->tcb", coupling, space.left, optimize=True)
-    inner[:, rank:, :rank] = inner[:, :rank, rank:].transpose(0, 2, 1)
-    products = (space.left[:, :, None] * space.left[:, None, :]).reshape(n_tasks, rank * rank)
-    models = np.ascontiguousarray(matrix[cut:, cut:].reshape(rank, q, rank, q).transpose(0, 2, 1, 3))
-    inner[:, rank:, rank:] = (products @ models.reshape(rank * rank, q * q)).reshape(n_tasks, q, q)
-    return frame @ inner @ frame.T
+    crossed = np.einsum("tcab,ta->tcb", coupling, space.left, optimize=True)
+    half = 0.5 * own @ right.T + crossed @ right_perp.T  # right half + its transpose is all that involves D_t
+    rows, columns = np.tril_indices(rank)
+    models = matrix[cut:, cut:].reshape(rank, q, rank, q)
+    pairs = np.empty((len(rows), n_models, n_models))
+    for place, (a, b) in enumerate(zip(rows, columns, strict=True)):
+        block = right_perp @ models[a, :, b, :] @ right_perp.T
+        pairs[place] = 0.5 * (block + block.T) if a == b else block + block.T
+    weights = space.left[:, rows] * space.left[:, columns]
+    flat = pairs.reshape(len(rows), n_models * n_models)
+    for start in range(0, n_tasks, _TASKS_AT_ONCE):
+        some = slice(start, min(start + _TASKS_AT_ONCE, n_tasks))
+        blocks = (weights[some] @ flat).reshape(-1, n_models, n_models)
+        for block, part in zip(blocks, half[some], strict=True):
+            along = right @ part
+            block += along
+            block += along.T
+            yield block
 
 
-def _add_task_covariance(joint: FloatArray, space: TangentSpace, frame: FloatArray, mean: FloatArray, out: FloatArray) -> None:
-    """Add one fold's part of every task's covariance of scores to `out` (n_tasks, n_models, n_models)."""
+def _add_task_covariance(
+    joint: FloatArray, space: TangentSpace, right: FloatArray, perp: FloatArray, mean: FloatArray, out: FloatArray
+) -> None:
+    """Add one fold's part of every task's covariance of scores to `out` (n_tasks, n_models, n_models); frames as in `FoldNoise`."""
     n_tasks, rank = space.left.shape
-    q = space.right_perp.shape[1]
     cut = n_tasks * rank
-    out += _task_blocks(joint[:-1, :-1], space, frame)
-    drift = np.empty((n_tasks, rank + q))  # covariance of the entries with sum xi, in the frame
-    drift[:, :rank] = joint[:cut, -1].reshape(n_tasks, rank)
-    drift[:, rank:] = space.left @ joint[cut:-1, -1].reshape(rank, q)
-    along = drift @ frame.T
-    shift = along[:, :, None] * mean[:, None, :]
-    out -= shift + shift.transpose(0, 2, 1)
-    out += joint[-1, -1] * mean[:, :, None] * mean[:, None, :]
+    # Covariance of the entries with sum xi, (n_tasks, n_models).
+    along = joint[:cut, -1].reshape(n_tasks, rank) @ right.T + space.left @ joint[cut:-1, -1].reshape(rank, -1) @ perp.T
+    for t, block in enumerate(_task_blocks(joint[:-1, :-1], space, right, perp)):
+        # mean (along - size mean / 2)' and its transpose
+        shift = mean[t][:, None] * (along[t] - 0.5 * joint[-1, -1] * mean[t])[None, :]
+        block -= shift
+        block -= shift.T
+        out[t] += block
 
 
 def _describe(fit: Any, space: TangentSpace, operator: Arrowhead, factor: ArrowheadFactor, n_training: float) -> FoldFacts:
@@ -327,7 +344,7 @@ def _determined(space: TangentSpace, coarse: ArrowheadFactor | None, fine: Arrow
 
 def _gap_variances(space: TangentSpace, factor: ArrowheadFactor) -> FloatArray:
     """Variance of every gap inside every task (n_tasks, n_models, n_models) under the inverse of a factored operator."""
-    covariance = _task_blocks(factor.solve(np.eye(space.dimension)), space, space.frame)
+    covariance = np.stack(list(_task_blocks(factor.solve(np.eye(space.dimension)), space, space.right, space.right_perp)))
     diagonal = np.einsum("tmm->tm", covariance)
     return diagonal[:, :, None] + diagonal[:, None, :] - 2.0 * covariance
 

@@ -64,15 +64,15 @@ def main() -> None:
     lg.leaderboard(simulate_comparisons(low_rank_scores(4, 8, 2), 4000), rank=2, family=options.family)
     votes = simulate_comparisons(truth, options.votes, random_state=options.seed + 1)
     print(f"{options.tasks} tasks x {options.models} models, rank {options.rank}, {votes.n} votes in {len(votes.counts)} cells", flush=True)
-    before, start = peak_mb(), time.perf_counter()
+    before, start, cpu = peak_mb(), time.perf_counter(), time.process_time()
     profiler = None
     if options.profile:
         import cProfile
 
-        profiler = cProfile.Profile()
+        profiler = cProfile.Profile(time.process_time)
         profiler.enable()
     board = lg.leaderboard(votes, rank=options.rank, family=options.family)
-    elapsed = time.perf_counter() - start
+    elapsed, cpu = time.perf_counter() - start, time.process_time() - cpu
     if profiler is not None:
         import pstats
 
@@ -80,7 +80,9 @@ def main() -> None:
         pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
     frame = board.to_frame()
     counted = frame["certificate"].value_counts().to_dict()
-    print(f"whole board: {elapsed:.1f} s, peak {peak_mb():.0f} MB ({before:.0f} MB before), {len(frame)} rows, {counted}")
+    print(
+        f"whole board: {elapsed:.1f} s ({cpu:.1f} s of CPU), peak {peak_mb():.0f} MB ({before:.0f} MB before), {len(frame)} rows, {counted}"
+    )
 
 
 if __name__ == "__main__":
