@@ -19,6 +19,11 @@ from lrgittins._optional import require_optional
 from lrgittins.errors import LRGittinsError
 
 PICTURES = (".png", ".svg", ".pdf")
+DATA_HELP = {
+    "scores": "Table of true scores (CSV or Parquet: a row per task, first its name, then a column per model) used, centred, in place of "
+    "the simulated ones.",
+    "votes": "File of real votes (columns task, model_a, model_b, winner) used in place of the simulated ones.",
+}
 
 
 class StudyError(click.ClickException):
@@ -28,7 +33,7 @@ class StudyError(click.ClickException):
 
 
 def study_options(
-    trials: int, *, votes: tuple[int, ...] | None = None, rank: int = 5, picture: bool = False
+    trials: int, *, votes: tuple[int, ...] | None = None, rank: int = 5, data: str = "scores", picture: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The options every study takes; errors of the library end in one line and exit code 2.
 
@@ -39,6 +44,8 @@ def study_options(
     votes : tuple of int, optional
         For studies of simulated votes, their default numbers: adds ``--data``, ``--votes`` and ``--rank`` (default `rank`), which reach
         the study as one `Board`, its argument `board`.
+    data : {"scores", "votes"}
+        What ``--data`` is: a table of true scores, which the board holds, or a file of votes, which the study reads (argument `data`).
     picture : bool
         Adds ``--picture FILE``; matplotlib and the file's kind are checked before any work.
     """
@@ -50,13 +57,21 @@ def study_options(
                 if picture:
                     _check_picture(options["picture"])
                 if votes is not None:
-                    options["board"] = _make_board(options.pop("data"), options.pop("votes"), options.pop("rank"), votes, rank)
+                    path, scores = options["data"], None
+                    if data == "scores":
+                        del options["data"]
+                        scores = None if path is None else read_scores(path)
+                    options["board"] = _make_board(path, scores, options.pop("votes"), options.pop("rank"), votes, rank)
                 function(**options)
             except (LRGittinsError, OSError) as error:
                 raise StudyError(str(error)) from error
 
         decorated: Callable[..., None] = checked
-        for option in [*(_picture_options() if picture else []), *(_board_options(votes, rank) if votes else []), *_common_options(trials)]:
+        for option in [
+            *(_picture_options() if picture else []),
+            *(_board_options(votes, rank, data) if votes else []),
+            *_common_options(trials),
+        ]:
             decorated = option(decorated)
         return decorated
 
@@ -73,7 +88,7 @@ def _common_options(trials: int) -> list[Callable[..., Any]]:
     ]
 
 
-def _board_options(votes: tuple[int, ...], rank: int) -> list[Callable[..., Any]]:
+def _board_options(votes: tuple[int, ...], rank: int, data: str) -> list[Callable[..., Any]]:
     shown = ", ".join(f"{n:,}" for n in votes)
     several = len(votes) > 1
     return [
@@ -93,8 +108,7 @@ def _board_options(votes: tuple[int, ...], rank: int) -> list[Callable[..., Any]
         click.option(
             "--data",
             type=click.Path(path_type=Path),
-            help="Table of true scores (CSV or Parquet: a row per task, first its name, then a column per model) used, centred, in "
-            "place of the simulated ones.",
+            help=DATA_HELP[data],
         ),
     ]
 
@@ -125,7 +139,9 @@ def _check_picture(picture: Path | None) -> None:
     require_optional("matplotlib", extra="plot", purpose="--picture")
 
 
-def _make_board(data: Path | None, votes: Any, rank: int | str, default_votes: tuple[int, ...], default_rank: int) -> Board:
+def _make_board(
+    data: Path | None, scores: pd.DataFrame | None, votes: Any, rank: int | str, default_votes: tuple[int, ...], default_rank: int
+) -> Board:
     """What was asked for; `header` says what differs from the paper's setting, so that a resumed run is the same run."""
     wanted = default_votes if votes in (None, ()) else tuple(sorted(set(votes))) if isinstance(votes, tuple) else (votes,)
     header: dict[str, Any] = {}
@@ -135,7 +151,7 @@ def _make_board(data: Path | None, votes: Any, rank: int | str, default_votes: t
         header["votes"] = list(wanted)
     if rank != default_rank:
         header["rank"] = rank
-    return Board(None if data is None else read_scores(data), wanted, rank, header)
+    return Board(scores, wanted, rank, header)
 
 
 def run_trials(
