@@ -22,6 +22,7 @@ from .errors import LRGittinsError, ParameterError
 
 WIDTH = 100
 Command = Callable[..., None]
+INPUT = click.Path(path_type=Path, readable=False)  # what cannot be read is said by who reads it, like every other fault of a file
 
 # Options as Python spells them in messages, and as the command line does.
 _RENAMED = {"n_folds": "folds", "aliases": "alias"}

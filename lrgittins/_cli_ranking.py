@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._cli_common import Command, Reporter, check_out, common_options, count, echo_json, examples, number, shorten, table, write_gzip
+from ._cli_common import INPUT, Command, Reporter, check_out, common_options, count, echo_json, examples, number, shorten, table, write_gzip
 from .errors import ParameterError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def intake_options(function: Command) -> Command:
 
     for option in reversed(
         (
-            click.argument("file", type=click.Path(path_type=Path)),
+            click.argument("file", type=INPUT),
             column("--task", "task", "Column of the task."),
             click.option("--single-task", is_flag=True, help="The file has no task column: all votes are one task."),
             column("--model-a", "model_a", "Column of the first model."),

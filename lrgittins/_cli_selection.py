@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._cli_common import Reporter, check_out, common_options, echo_json, examples, number, shorten, table
+from ._cli_common import INPUT, Reporter, check_out, common_options, echo_json, examples, number, shorten, table
 from ._optional import import_optional
 from .errors import MissingExtraError, ParameterError, ResponseError
 
@@ -39,8 +39,8 @@ DEMO_FRACTIONS = (0.01, 0.02, 0.05, 0.10)
         "lrgittins select scores.csv --cost usd --seed 7 --json --quiet",
     )
 )
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--costs", type=click.Path(path_type=Path), help="Table with the price per example of every arm.")
+@click.argument("file", type=INPUT)
+@click.option("--costs", type=INPUT, help="Table with the price per example of every arm.")
 @click.option("--cost", metavar="COL", help="Column of FILE with the cost of each cell.")
 @click.option("--arm", default="arm", show_default=True, metavar="COL", help="Column of the arm.")
 @click.option("--example", default="example", show_default=True, metavar="COL", help="Column of the example id.")
