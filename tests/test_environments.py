@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
-import tempfile
 import zipfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +13,7 @@ import pytest
 import lrgittins as lg
 from lrgittins.simulate import low_rank_scores, simulate_comparisons
 
-from .processes import PACKAGE, TWO_MODELS, TWO_MODELS_ANSWER, environment, run_python
+from .processes import PACKAGE, TWO_MODELS, TWO_MODELS_ANSWER, environment, run, run_python
 
 
 def copy_package(folder: Path) -> Path:
@@ -25,52 +22,26 @@ def copy_package(folder: Path) -> Path:
     return folder / "lrgittins"
 
 
-@pytest.fixture
-def readable_folder() -> Iterator[Path]:
-    """A folder that other users can enter, unlike `tmp_path`."""
-    folder = Path(tempfile.mkdtemp(prefix="lrgittins-test-"))
-    folder.chmod(0o755)
-    yield folder
-    for path in [folder, *folder.rglob("*")]:
-        if path.is_dir():
-            path.chmod(0o755)
-    shutil.rmtree(folder)
+SCRIPTS = sorted(path.name for path in (Path(__file__).parent / "environments").glob("*.py"))
+NOT_CHECKS = {"_common.py", "smoke.py"}
+NEEDS_AN_INDEX = {"oldest_versions.py"}
 
 
-def without_privileges() -> list[str]:
-    """A command prefix that gives up root's right to write anywhere (but not to read the interpreter, wherever it lives)."""
-    if os.geteuid() != 0:
-        return []
-    setpriv = shutil.which("setpriv")
-    if setpriv is None:
-        pytest.skip("running as root without setpriv: cannot become an ordinary user")
-    return [setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
-def test_read_only_install_without_home(readable_folder: Path) -> None:
-    package = copy_package(readable_folder)
-    for path in [*package.rglob("*"), package, readable_folder]:
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    env = environment(
-        path=readable_folder, HOME=None, XDG_CACHE_HOME=None, NUMBA_CACHE_DIR=None, LRGITTINS_NUMBA_CACHE=None, IPYTHONDIR=None
-    )
-    if os.geteuid() != 0:  # the home of the password file may be writable: point the user's cache at a read-only place
-        env["XDG_CACHE_HOME"] = str(readable_folder)
-    code = f"import lrgittins; print(lrgittins.__file__)\n{TWO_MODELS}"
-    result = run_python(code, cwd=readable_folder, env=env, prefix=without_privileges())
+@pytest.mark.parametrize("name", sorted(set(SCRIPTS) - NOT_CHECKS - NEEDS_AN_INDEX))
+def test_script(name: str, tmp_path: Path) -> None:
+    """Each is also run alone; what it checks stands in its first line."""
+    result = run([sys.executable, str(Path(__file__).parent / "environments" / name)], cwd=tmp_path, timeout=900)
+    if result.returncode == 77:
+        pytest.skip(result.stdout.strip().removeprefix("skipped: "))
     assert result.returncode == 0, result.stderr
-    where, answer = result.stdout.splitlines()
-    assert Path(where).parent == package
-    assert answer == TWO_MODELS_ANSWER
-    assert result.stderr.count("Warning") == 1
-    assert "NUMBA_CACHE_DIR" in result.stderr and "LRGITTINS_NUMBA_CACHE=0" in result.stderr
-    assert not [path for path in package.rglob("*") if path.suffix in {".nbi", ".nbc"}]
+    assert result.stdout.strip() == "ok"
 
 
-def test_without_a_compiler(tmp_path: Path) -> None:
-    result = run_python(TWO_MODELS, cwd=tmp_path, env=environment(NUMBA_DISABLE_JIT="1"))
-    assert (result.returncode, result.stdout.strip(), result.stderr) == (0, TWO_MODELS_ANSWER, "")
+def test_every_script_has_its_line_in_the_docs() -> None:
+    page = Path(__file__).resolve().parents[1] / "docs" / "environments.md"
+    text = page.read_text(encoding="utf-8")
+    assert len(SCRIPTS) >= 9
+    assert [name for name in SCRIPTS if name != "_common.py" and name not in text] == []
 
 
 # A kernel that compiles in a second; prints ln(1/2), then how often it came from the cache and how often it was compiled.
@@ -210,21 +181,3 @@ print(before, inside, seen())
 """
     result = run_python(code, cwd=tmp_path, env=environment(OPENBLAS_NUM_THREADS="2", OMP_NUM_THREADS="2", MKL_NUM_THREADS="2"))
     assert result.stdout.strip() == "{2} [{1}] {2}", result.stderr
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_fork_after_a_fit(votes: lg.Comparisons, tmp_path: Path) -> None:
-    # In a process of its own, so that no thread of the test runner is forked.
-    code = """
-import multiprocessing, hashlib
-import lrgittins as lg
-from lrgittins.simulate import low_rank_scores, simulate_comparisons
-votes = simulate_comparisons(low_rank_scores(4, 12, 2), 3_000)
-def fitted(_=None):
-    return hashlib.sha256(lg.LowRankBradleyTerry(rank=2).fit(votes).scores_.to_numpy().tobytes()).hexdigest()
-before = fitted()
-with multiprocessing.get_context("fork").Pool(2) as pool:
-    print({before, *pool.map_async(fitted, range(4)).get(120), fitted()} == {before})
-"""
-    result = run_python(code, cwd=tmp_path)
-    assert result.stdout.strip() == "True", result.stderr

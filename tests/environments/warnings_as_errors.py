@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -20,7 +21,7 @@ sys.exit(smoke.main([]))
 
 def main() -> None:
     env = common.environment()
-    env["PYTHONPATH"] = f"{common.HERE}:{env['PYTHONPATH']}" if "PYTHONPATH" in env else str(common.HERE)
+    env["PYTHONPATH"] = os.pathsep.join([str(common.HERE), *filter(None, [env.get("PYTHONPATH")])])
     result = common.run(["-W", "error", "-c", CODE], env=env)
     assert result.stderr == "", result.stderr
     with tempfile.TemporaryDirectory() as folder:
