@@ -185,7 +185,11 @@ def show_ratios(frame: pd.DataFrame, prices: str) -> None:
 def settings_of(
     names: list[tuple[str, int]], policies: list[str], named: bool, data: Path | None, trials: int, slow_trials: int
 ) -> list[dict[str, Any]]:
-    """What is to be run. The cheap policies come first, so that neither their streams nor finished trials depend on the slow ones."""
+    """What is to be run.
+
+    The cheap policies come first, so that neither their streams nor finished trials depend on the slow ones;
+    those go trial by trial, so that more of them can be added.
+    """
     places = [
         {"matrix": name, "prices": prices, "batch": batch, "data": None if data is None else str(data)}
         for name, batch in names
@@ -196,9 +200,8 @@ def settings_of(
     # All of them is what it was before there was a choice: finished trials of then still count.
     choice = {} if cheap == list(CHEAP) else {"policies": cheap}
     settings = [{**place, "trial": trial, **choice} for place in places for trial in range(trials) if cheap]
-    for place in places:
-        for policy in slow if named or not place["matrix"].startswith("dove/") else []:
-            settings += [{**place, "trial": trial, "policy": policy} for trial in range(slow_trials)]
+    places = [place for place in places if named or not place["matrix"].startswith("dove/")]
+    settings += [{**place, "trial": trial, "policy": policy} for trial in range(slow_trials) for place in places for policy in slow]
     return settings
 
 
