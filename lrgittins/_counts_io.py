@@ -1,4 +1,4 @@
-"""Counts on disk: JSON, CSV or Parquet with a schema version, written atomically; no pickle."""
+"""Counts on disk: JSON, JSON Lines, CSV or Parquet with a schema version, written atomically; no pickle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .errors import ComparisonError
 
 SCHEMA = "lrgittins-counts"
 SCHEMA_VERSION = 1
-_SUFFIXES = (".json", ".csv", ".csv.gz", ".parquet")
+_SUFFIXES = (".json", ".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".parquet")
 _KINDS = {DECISIVE: "preference", TIE: "tie", BOTH_BAD: "both_bad"}
 _COLUMNS = ("task", "model_a", "model_b", "outcome", "verdict", "count")
 
@@ -36,12 +36,14 @@ def write_counts(path: Path, log: VoteLog, ties: str, both_bad: str) -> None:
         data = json.dumps({**head, "counts": columns}, allow_nan=False, ensure_ascii=False, indent=1).encode()
     elif kind == ".parquet":
         data = _parquet_bytes(frame, head)
+    elif kind.startswith(".jsonl"):
+        data = _jsonl_bytes(frame, head)
     else:
         frame = pd.concat([frame, _unseen_rows(log)], ignore_index=True)
         frame = frame.assign(ties=ties, both_bad=both_bad, schema_version=SCHEMA_VERSION)
         data = frame.to_csv(index=False, lineterminator="\n").encode()
-        if kind == ".csv.gz":
-            data = gzip.compress(data, mtime=0)
+    if kind.endswith(".gz"):
+        data = gzip.compress(data, mtime=0)
     _write_atomically(path, data)
 
 
@@ -57,6 +59,8 @@ def read_counts(path: Path) -> tuple[VoteLog, str, str]:
             frame = pd.DataFrame({str(name): pd.Series(values, dtype=object) for name, values in head["counts"].items()})
         elif kind == ".parquet":
             frame, head = _read_parquet(path)
+        elif kind.startswith(".jsonl"):
+            frame, head = _read_jsonl(path)
         else:
             frame = pd.read_csv(path, dtype=str, keep_default_na=False, na_filter=False, encoding="utf-8-sig", compression="infer")
             frame, head = _head_of_csv(path, frame)
@@ -142,6 +146,26 @@ def _read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     head = json.loads(text)
     _check_version(path, head.get("schema"), head.get("schema_version"))
     return pd.DataFrame({name: pd.Series(table.column(name).to_pylist(), dtype=object) for name in table.column_names}), head
+
+
+def _jsonl_bytes(frame: pd.DataFrame, head: dict[str, Any]) -> bytes:
+    """The head in the first line, then one object a group."""
+    rows = zip(*(frame[name].tolist() for name in frame.columns), strict=True)
+    lines = [head, *(dict(zip(frame.columns, row, strict=True)) for row in rows)]
+    return ("\n".join(json.dumps(line, allow_nan=False, ensure_ascii=False) for line in lines) + "\n").encode()
+
+
+def _read_jsonl(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    opened = gzip.open(path, "rt", encoding="utf-8-sig") if path.name.lower().endswith(".gz") else path.open(encoding="utf-8-sig")
+    with opened as file:
+        lines = [json.loads(line) for line in file if not line.isspace()]
+    if not lines or not all(isinstance(line, dict) for line in lines) or "schema" not in lines[0]:
+        raise ComparisonError(
+            f"{path}: is not a counts file of lrgittins (its first line must be the head, with a schema); for raw votes use Comparisons.read"
+        )
+    _check_version(path, lines[0].get("schema"), lines[0].get("schema_version"))
+    names = list(dict.fromkeys(name for line in lines[1:] for name in line)) or list(_COLUMNS)
+    return pd.DataFrame({name: pd.Series([line.get(name) for line in lines[1:]], dtype=object) for name in names}), lines[0]
 
 
 def _head_of_csv(path: Path, frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:

@@ -382,9 +382,9 @@ class Comparisons:
         return f"<Comparisons: n={self.n}, {len(self._log.tasks)} tasks, {len(self._log.models)} models, ties={self.ties!r}{dropped}>"
 
     def write_counts(self, path: str | Path) -> None:
-        """Write the counts to .json, .csv, .csv.gz or .parquet (long form: task, model_a, model_b, outcome, count), with a schema version.
+        """Write the counts to .json, .jsonl, .csv (either also with .gz) or .parquet, with a schema version.
 
-        JSON and Parquet keep everything but the ids; CSV keeps counts, labels, clusters and policies, not the report of drops.
+        Long form: task, model_a, model_b, outcome, verdict, count and, where there are clusters, cluster. JSON and Parquet keep everything but the ids; CSV keeps counts, labels, clusters and policies, not the report of drops.
         """
         _counts_io.write_counts(Path(path), self._settled_log(), self.ties, self.both_bad)
 
