@@ -156,12 +156,11 @@ def _jsonl_bytes(frame: pd.DataFrame, head: dict[str, Any]) -> bytes:
 
 
 def _read_jsonl(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    opened = gzip.open(path, "rt", encoding="utf-8-sig") if path.name.lower().endswith(".gz") else path.open(encoding="utf-8-sig")
-    with opened as file:
-        lines = [json.loads(line) for line in file if not line.isspace()]
+    data = gzip.decompress(path.read_bytes()) if path.name.lower().endswith(".gz") else path.read_bytes()
+    lines = [json.loads(line) for line in data.decode("utf-8-sig").split("\n") if line.strip()]
     if not lines or not all(isinstance(line, dict) for line in lines) or "schema" not in lines[0]:
         raise ComparisonError(
-            f"{path}: is not a counts file of lrgittins (its first line must be the head, with a schema); for raw votes use Comparisons.read"
+            f"{path}: is not a counts file of lrgittins (the first line must be its head, with a schema); raw votes: Comparisons.read"
         )
     _check_version(path, lines[0].get("schema"), lines[0].get("schema_version"))
     names = list(dict.fromkeys(name for line in lines[1:] for name in line)) or list(_COLUMNS)

@@ -384,7 +384,8 @@ class Comparisons:
     def write_counts(self, path: str | Path) -> None:
         """Write the counts to .json, .jsonl, .csv (either also with .gz) or .parquet, with a schema version.
 
-        Long form: task, model_a, model_b, outcome, verdict, count and, where there are clusters, cluster. JSON and Parquet keep everything but the ids; CSV keeps counts, labels, clusters and policies, not the report of drops.
+        Long form: task, model_a, model_b, outcome, verdict, count and, where there are clusters, cluster. JSON, JSON Lines and Parquet
+        keep everything but the ids; CSV keeps counts, labels, clusters and policies, not the report of drops.
         """
         _counts_io.write_counts(Path(path), self._settled_log(), self.ties, self.both_bad)
 
