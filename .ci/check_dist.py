@@ -11,8 +11,9 @@ PACKAGE = Path(__file__).resolve().parents[1] / "lrgittins"
 
 
 def expected_files() -> set[str]:
-    """The package as it must arrive: every module, every bundled data set, the marker for type checkers."""
-    found = {path.relative_to(PACKAGE.parent).as_posix() for pattern in ("*.py", "*.csv.gz") for path in PACKAGE.rglob(pattern)}
+    """The package as it must arrive: every module, every bundled data set and template, the marker for type checkers."""
+    patterns = ("*.py", "*.csv.gz", "templates/*")
+    found = {path.relative_to(PACKAGE.parent).as_posix() for pattern in patterns for path in PACKAGE.rglob(pattern)}
     return found | {"lrgittins/py.typed"}
 
 
