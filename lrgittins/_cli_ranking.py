@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ._cli_common import INPUT, Command, Reporter, check_out, common_options, count, echo_json, examples, number, shorten, table, write_gzip
+from ._cli_formats import VOTE_FORMATS, read_foreign_votes
 from .errors import ParameterError
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def intake_options(function: Command) -> Command:
     for option in reversed(
         (
             click.argument("file", type=INPUT),
-            column("--task", "task", "Column of the task."),
+            choice("--format", VOTE_FORMATS, "table", "What kind of file it is: a table of votes, or a file of another tool."),
+            column("--task", "task", "Column of the task (lmarena: category, language, or names of categories)."),
             click.option("--single-task", is_flag=True, help="The file has no task column: all votes are one task."),
             column("--model-a", "model_a", "Column of the first model."),
             column("--model-b", "model_b", "Column of the second model."),
@@ -66,9 +68,11 @@ def read_votes(file: Path, options: Mapping[str, Any], report: Reporter) -> Comp
         columns["task"] = None
     aliases = dict(_split_alias(item) for item in options["alias"])
     report(f"reading {shorten(file, 80)}")
-    votes = Comparisons.read(
-        file, **columns, ties=options["ties"], both_bad=options["both_bad"], on_invalid=options["on_invalid"], aliases=aliases or None
-    )
+    if options["format"] != "table":
+        votes = read_foreign_votes(file, options["format"], options, aliases or None)
+    else:
+        policies = {name: options[name] for name in ("ties", "both_bad", "on_invalid")}
+        votes = Comparisons.read(file, **columns, **policies, aliases=aliases or None)
     report(f"{count(votes.n, 'vote')}, {_sizes(votes)}" + (f", {count(votes.n_dropped, 'row')} dropped" if votes.n_dropped else ""))
     return votes
 
@@ -152,6 +156,8 @@ def _dropped_line(votes: Comparisons, about: Mapping[str, Any]) -> str:
     epilog=examples(
         "lrgittins rank votes.csv --top-k 5",
         "lrgittins rank votes.csv --out board.csv --quiet",
+        "lrgittins rank votes.csv --scale elo --out board.html",
+        "lrgittins rank arena.parquet --format lmarena --task math,coding",
         "lrgittins rank votes.parquet --task category --winner verdict --cluster judge --json",
         "lrgittins rank votes.csv --family 'model:GPT 4' --alpha 0.1",
         "lrgittins rank votes.csv --single-task --estimator per-task --show all",

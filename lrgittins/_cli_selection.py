@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ._cli_common import INPUT, Reporter, check_out, common_options, echo_json, examples, number, shorten, table
+from ._cli_formats import SCORE_FORMATS, read_samples
 from ._optional import import_optional
 from .errors import MissingExtraError, ParameterError, ResponseError
 
@@ -40,6 +41,9 @@ DEMO_FRACTIONS = (0.01, 0.02, 0.05, 0.10)
     )
 )
 @click.argument("file", type=INPUT)
+@click.option("--format", "form", type=click.Choice(SCORE_FORMATS), default="table", show_default=True,
+              help="A table of scores, or a folder of lm-evaluation-harness sample logs (--score names the metric).")  # fmt: skip
+@click.option("--filter", metavar="NAME", help="The filter whose samples count (lm-eval).")
 @click.option("--costs", type=INPUT, help="Table with the price per example of every arm.")
 @click.option("--cost", metavar="COL", help="Column of FILE with the cost of each cell.")
 @click.option("--arm", default="arm", show_default=True, metavar="COL", help="Column of the arm.")
@@ -57,6 +61,8 @@ DEMO_FRACTIONS = (0.01, 0.02, 0.05, 0.10)
 @common_options
 def select(
     file: Path,
+    form: str,
+    filter: str | None,
     costs: Path | None,
     cost: str | None,
     arm: str,
@@ -93,7 +99,13 @@ def select(
     names = [check_policy(name.strip()) for name in policy.split(",") if name.strip()]
     report(f"reading {shorten(file, 80)}")
     prices: Any = cost if costs is None else read_prices(costs, arm)
-    responses = ResponseMatrix.read(file, arm=arm, example=example, score=score, cost=prices, score_range=score_range)
+    columns: dict[str, Any] = {"arm": arm, "example": example, "score": score, "cost": prices, "score_range": score_range}
+    if form == "lm-eval":
+        responses = read_samples(file, filter=filter, **columns)
+    elif filter is not None:
+        raise ParameterError("--filter is for --format lm-eval")
+    else:
+        responses = ResponseMatrix.read(file, **columns)
     report(describe_matrix(responses))
     result = compare(
         responses, names, budget=budget, strict=strict, n_runs=runs, n_jobs=jobs, random_state=seed, progress=not report.quiet,

@@ -390,3 +390,47 @@ def test_a_board_from_arena_votes():
     votes = adapters.from_lmarena(rows)
     board = lg.infer_gaps(votes, lg.PerTaskBradleyTerry()).certify(1)
     assert set(board.to_frame()["task"]) == {"math", "overall"} and len(board) == 8
+
+
+# ------------------------------------------------------------------------------------------------------ command line
+
+
+def command(*arguments):
+    from click.testing import CliRunner
+
+    from lrgittins.cli import cli
+
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def test_check_reads_arena_files(tmp_path):
+    path = tmp_path / "arena.json"
+    path.write_text(json.dumps(battles_140k()))
+    about = json.loads(command("check", path, "--format", "lmarena", "--json", "-q").output)
+    assert about["n_clusters"] == 4 and {row["task"] for row in about["tasks"]} >= {"math", "coding", "overall"}
+    some = json.loads(command("check", path, "--format", "lmarena", "--task", "math, coding", "--json", "-q").output)
+    assert {row["task"] for row in some["tasks"]} == {"math", "coding", "overall"}
+    refused = command("check", path, "--format", "lmarena", "--winner", "w")
+    assert refused.exit_code == 2 and "--format lmarena knows its columns: leave out --winner" in refused.output
+
+
+def test_check_reads_alpaca_eval_and_arena_rank_files(tmp_path):
+    path = tmp_path / "annotations.json"
+    path.write_text(json.dumps(annotations()))
+    about = json.loads(command("check", path, "--format", "alpaca-eval", "--single-task", "--json", "-q").output)
+    assert about["n"] == 4 and about["dropped"] == {"no preference": 1}
+    path = tmp_path / "battles.csv"
+    path.write_text("left,right,winner\nA,B,model_a\nB,A,tie\n")
+    about = json.loads(command("check", path, "--format", "arena-rank", "--model-a", "left", "--model-b", "right", "--json", "-q").output)
+    assert about["n"] == 2 and about["n_models"] == 2
+
+
+def test_select_reads_sample_logs(tmp_path):
+    for k, model in enumerate(("big", "small")):
+        write_samples(tmp_path / model, "gsm8k", {doc: float(doc % 3 <= k) for doc in range(30)}, filters=("strict", "flexible"))
+    options = ["--format", "lm-eval", "--policy", "ucb-e", "--runs", 1, "--budget", 0.9, "--json", "-q"]
+    refused = command("select", tmp_path, *options)
+    assert refused.exit_code == 2 and "choose one with --filter" in refused.output
+    data = json.loads(command("select", tmp_path, "--filter", "strict", *options).output)
+    assert data["matrices"]["responses"] == {"n_arms": 2, "total_cost": 60.0}
+    assert command("select", tmp_path, "--filter", "strict").exit_code == 2
