@@ -1,10 +1,11 @@
-"""MkDocs hook: the section "Measured" of the navigation, from the pages of figures that exist.
+"""MkDocs hook: the section "Measured" of the navigation, and references of docstrings as plain text.
 
-Studies come and go with the results that are stored, so their pages are found, not listed by hand.
+Measured: the pages of figures that exist. Studies come and go with the results that are stored, so they are found, not listed by hand.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,3 +21,8 @@ def measured_pages(docs: Path) -> list[str]:
 def on_config(config: Any) -> Any:
     config.nav.append({"Measured": measured_pages(Path(config.docs_dir))})
     return config
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """numpydoc marks a reference as ``.. [1]``, which is not Markdown."""
+    return re.sub(r"\.\. (\[\d+\])", r"\1", html)

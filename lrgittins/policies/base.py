@@ -184,7 +184,7 @@ class BasePolicy(ABC):
         Parameters
         ----------
         pull : Pull or its token
-        scores : array-like, shape (len(pull.examples),)
+        scores : array of shape (len(pull.examples),)
             In the order of ``pull.examples``. With a status other than "ok" an array with NaN at the failed examples keeps
             the others; None, an empty array or one without NaN means that all failed, so that a placeholder such as 0 is
             never taken for a score.

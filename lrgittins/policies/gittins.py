@@ -53,7 +53,7 @@ class GittinsPolicy(BasePolicy):
         noise variance, ``(30 t + pooled within-arm sum of squares) / (30 + cells - arms seen)``, t the nominal one;
         re-estimated each time the number of observed cells doubles (2, 4, 8, ...). Excludes prior_mean and prior_variance.
     prior_mean, prior_variance, noise_variance : float or one per arm
-        In score units (and score units squared) where given; the defaults are on the unit scale.
+        In score units (and score units squared) where given; the defaults 0.5, 0.04 and 0.25 are on the unit scale.
     batch_size : int
     cost_scale : float
         lambda: unit-scale score given up per unit of cost.
