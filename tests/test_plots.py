@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 import lrgittins as lg
 
 from .boards import ISLANDS, WINLESS, simulated, votes
+from .processes import environment, run
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -146,7 +148,7 @@ def test_forest_has_every_gap_sorted_with_its_band(inference):
     assert list(drawn) == frame.sort_values("estimate", ascending=False).index.tolist()
     for name, numbers in drawn.items():
         assert numbers == pytest.approx(tuple(frame.loc[name, ["low", "estimate", "high"]]))
-    assert any(np.all(line.get_xdata() == 0.0) for line in ax.lines)  # the line at zero
+    assert any(np.all(np.asarray(line.get_xdata()) == 0.0) for line in ax.lines)  # the line at zero
     assert ax.get_title() == "m02 on t01" and "95 % simultaneous bands" in ax.get_xlabel()
     shapes = {line.get_marker() for line in ax.lines if line.get_label().startswith(("declared", "not"))}
     assert len(shapes) == len(set(frame["sign"]))  # told apart by shape
@@ -298,3 +300,16 @@ def test_missing_matplotlib_names_the_extra(inference, trace, monkeypatch):
     for draw in (board.plot_heatmap, bands.plot, trace.plot_allocation):
         with pytest.raises(lg.MissingExtraError, match=r"lrgittins\[plot\]"):
             draw()
+
+
+def test_the_readmes_pictures_are_made_by_what_it_shows(tmp_path):
+    pytest.importorskip("jinja2")
+    root = Path(__file__).resolve().parents[1]
+    file = root / "examples" / "pictures.py"
+    assert f"```python\n{file.read_text(encoding='utf-8')}```" in (root / "README.md").read_text(encoding="utf-8")
+    result = run([sys.executable, str(file)], cwd=tmp_path, env=environment(MPLBACKEND="Agg"))
+    assert result.returncode == 0, result.stderr
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made == {"heatmap.png", "forest.png", "allocation.png", "board.html"}
+    for name in ("heatmap.png", "forest.png", "allocation.png", "report.png"):
+        assert (root / "docs" / "images" / name).stat().st_size < 120_000
