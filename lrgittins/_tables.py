@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 
+from ._intake import file_kind
 from ._optional import import_optional
-from .errors import ResponseError
-
-SUFFIXES = (".parquet", ".csv.gz", ".csv", ".jsonl.gz", ".jsonl")
+from .errors import ComparisonError, ResponseError
 
 
 def to_pandas(frame: Any, what: str) -> pd.DataFrame:
@@ -50,36 +50,64 @@ def to_pandas(frame: Any, what: str) -> pd.DataFrame:
 def read_table(path: str | Path, labels: Iterable[str] = ()) -> pd.DataFrame:
     """A table from .parquet, .csv(.gz) or .jsonl(.gz). In CSV the `labels` columns are text unless every value is a plain integer."""
     file = Path(path)
-    name = file.name.lower()
-    kind = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)
-    if kind is None:
-        raise ResponseError(f"{file}: cannot tell the format from the name; expected one of {', '.join(SUFFIXES)}")
-    if not file.exists():
-        raise ResponseError(f"{file}: there is no such file")
-    if file.is_dir():
-        raise ResponseError(f"{file}: is a folder, not a file")
+    try:
+        kind = file_kind(file)
+    except ComparisonError as error:
+        raise ResponseError(str(error)) from error.__cause__
     if kind == ".parquet":
         import_optional("pyarrow", extra="arrow", purpose="reading parquet files")
     try:
         if kind == ".parquet":
             return pd.read_parquet(file)
         if kind.startswith(".csv"):
-            # Names and ids as text first: "007" and "1.10" are names, and must not come back as 7 and 1.1.
-            header = list(pd.read_csv(file, nrows=0, compression="infer").columns)
-            keep = [column for column in header if column in set(labels)] or header[:1]
-            frame = pd.read_csv(file, dtype=dict.fromkeys(keep, "object"), keep_default_na=True, compression="infer")
-            for column in keep:
-                frame[column] = _integers_if_plain(frame[column])
-            return frame
-        opener = gzip.open if kind.endswith(".gz") else open
-        with opener(file, "rt", encoding="utf-8") as stream:
+            return _read_csv(file, kind, labels)
+        with _open_text(file, kind) as stream:
             return _read_jsonl(stream)
+    except ResponseError:
+        raise
     except (ValueError, OSError, EOFError, zlib.error, UnicodeError) as error:
         raise ResponseError(f"{file}: cannot be read as {kind} ({error})") from error
     except Exception as error:  # pyarrow's own errors share no base with the above
         if type(error).__module__.split(".")[0] == "pyarrow":
             raise ResponseError(f"{file}: cannot be read as {kind} ({error})") from error
         raise
+
+
+def _open_text(file: Path, kind: str) -> IO[str]:
+    if kind.endswith(".gz"):
+        return gzip.open(file, "rt", encoding="utf-8-sig", newline="")
+    return file.open(encoding="utf-8-sig", newline="")
+
+
+def _read_csv(file: Path, kind: str, labels: Iterable[str]) -> pd.DataFrame:
+    try:
+        with _open_text(file, kind) as stream:
+            header = next((row for row in csv.reader(stream, strict=True) if row), None)
+    except csv.Error as error:
+        raise ResponseError(f"{file}: the header line is not valid CSV ({error})") from error
+    if header is None:
+        raise ResponseError(f"{file}: the file has no header line")
+    twice = sorted({name for name in header if name and header.count(name) > 1})
+    if twice:
+        raise ResponseError(f"{file}: column {twice[0]!r} appears {header.count(twice[0])} times in the header; keep one of that name")
+    for mark, said in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(header) == 1 and mark in header[0]:
+            raise ResponseError(
+                f"{file}: the fields seem to be separated by {said}, not commas; save it with commas, or read it with "
+                f"pandas.read_csv(path, sep={mark!r}) and ResponseMatrix.from_frame"
+            )
+    # Names and ids as text first: "007" and "1.10" are names, and must not come back as 7 and 1.1.
+    keep = [column for column in header if column in set(labels)] or header[:1]
+    with _open_text(file, kind) as stream:
+        frame = pd.read_csv(stream, dtype=dict.fromkeys(keep, "object"), keep_default_na=True)
+    if not isinstance(frame.index, pd.RangeIndex) or frame.shape[1] != len(header):
+        # pandas would take the first fields for row names, and every column for its neighbour.
+        raise ResponseError(f"{file}: the rows have more fields than the header, which has {len(header)}")
+    for column in frame.columns[[name in keep for name in header]]:
+        if any("\x00" in value for value in frame[column].unique() if isinstance(value, str)):
+            raise ResponseError(f"{file}: column {column!r} holds NUL characters: the file is damaged, or not UTF-8 text")
+        frame[column] = _integers_if_plain(frame[column])
+    return frame
 
 
 def _read_jsonl(stream: Iterable[str]) -> pd.DataFrame:
@@ -90,8 +118,8 @@ def _read_jsonl(stream: Iterable[str]) -> pd.DataFrame:
             continue
         try:
             row = json.loads(text)
-        except ValueError as error:
-            raise ValueError(f"line {line}: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"line {line}: {str(error)[:200]}") from None
         if not isinstance(row, dict):
             raise ValueError(f"line {line} is not an object")
         rows.append(row)
@@ -118,4 +146,7 @@ def numbers(column: Any, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     if bad:
         first = ", ".join(f"{v!r} (row {row})" for row, v in bad[:3])
         raise ResponseError(f"{what} must be numbers; {len(bad)} values are not: {first}; convert the column first")
-    return np.array([np.nan if v is None or v is pd.NA else float(v) for v in values], dtype=np.float64)
+    try:
+        return np.array([np.nan if v is None or v is pd.NA else float(v) for v in values], dtype=np.float64)
+    except OverflowError:
+        raise ResponseError(f"{what} holds an integer too large for a score") from None

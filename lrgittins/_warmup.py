@@ -128,6 +128,9 @@ def _cache_folder(kernels: list[Any]) -> str | None:
 
 def _ranking_steps() -> Iterator[Callable[[], object]]:
     """Calls that together reach every ranking kernel."""
+    import numpy as np
+
+    from ._shared_objects import code_objects
     from .board import leaderboard
     from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry
     from .comparisons import Comparisons
@@ -140,12 +143,15 @@ def _ranking_steps() -> Iterator[Callable[[], object]]:
     one_task = simulate_comparisons(low_rank_scores(1, 4, 1, sup_norm=1.0), 200)
     low_rank = LowRankBradleyTerry(rank=2)
 
+    counts = votes.counts
+    rows = counts.loc[counts.index.repeat(2), ["task", "model_a", "model_b"]].assign(winner=["model_a", "model_b"] * len(counts))
+
     def clustered() -> object:
-        counts = votes.counts
-        rows = counts.loc[counts.index.repeat(2), ["task", "model_a", "model_b"]].assign(winner=[0, 1] * len(counts))
         judged = Comparisons.from_frame(rows.assign(judge=[i % 7 for i in range(len(rows))]), cluster="judge")
         return leaderboard(judged, rank=1, n_draws=100)
 
+    yield lambda: Comparisons.from_frame(rows.astype("category"))
+    yield lambda: code_objects(np.full(8, "A", dtype=object))  # used for long columns only
     yield lambda: PooledBradleyTerry().fit(votes)
     yield lambda: infer_gaps(votes, PerTaskBradleyTerry()).certify(2, n_draws=100)
     yield lambda: leaderboard(one_task, n_draws=100)

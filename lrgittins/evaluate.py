@@ -43,6 +43,7 @@ def evaluate(
     timeout: float | None = None,
     strict: bool = False,
     until: str | None = None,
+    max_consecutive_failures: int | None = 25,
     progress: bool = True,
 ) -> Trace:
     """Run `evaluator` on what `policy` asks until the policy gives its stop signal, the budget is used or nothing is left.
@@ -78,6 +79,10 @@ def evaluate(
     until : {"stop-signal", "budget"}, optional
         "stop-signal" ends the run when ``policy.should_stop`` becomes true, "budget" goes on to the limit. By default
         "stop-signal", and "budget" for a policy with ``anneal=True``, which is made to use what is left.
+    max_consecutive_failures : int or None
+        So many batches in a row that failed or timed out, whichever arms and workers they were of, end the run with
+        `ResponseError`: an expired key or a server that is down would otherwise use up the retries of every cell. What is
+        recorded stays; with a `store` the run goes on from there once the cause is mended. None: never.
     progress : bool
         A progress bar on stderr.
 
@@ -93,8 +98,9 @@ def evaluate(
     ParameterError
         Not exactly one limit, or an argument outside its meaning.
     ResponseError
-        The evaluator returned something that cannot be scores (their number, NaN, out of range) or a bad cost, or
-        failed under ``on_error="raise"``. Results of other workers are awaited and recorded first.
+        The evaluator returned something that cannot be scores (their number, NaN, out of range) or a bad cost, failed
+        under ``on_error="raise"``, or failed `max_consecutive_failures` times in a row. Results of other workers are
+        awaited and recorded first.
     StoreError
         The store is in use by another process, damaged, newer or not ours.
     StateError
@@ -119,6 +125,8 @@ def evaluate(
     if until is None:
         until = "budget" if getattr(policy, "anneal", False) else "stop-signal"
     check_choice(until, "until", UNTIL)
+    if max_consecutive_failures is not None:
+        max_consecutive_failures = check_int(max_consecutive_failures, "max_consecutive_failures", low=1)
     with contextlib.ExitStack() as stack:
         interrupts = stack.enter_context(DeferredInterrupts())
         if store is None:
@@ -129,7 +137,7 @@ def evaluate(
         workers = InlineWorker(call) if n_workers == 1 and timeout is None else ThreadWorkers(call, n_workers, timeout)
         stack.callback(workers.close)
         bar = stack.enter_context(_progress_bar(limit, progress))
-        return _Run(policy, limit, bool(strict), until, book, resumed, workers, interrupts, bar).drive()
+        return _Run(policy, limit, bool(strict), until, max_consecutive_failures, book, resumed, workers, interrupts, bar).drive()
 
 
 def _open_book(policy: Policy, store: str | Path, stack: contextlib.ExitStack) -> tuple[Store, Resumed]:
@@ -158,13 +166,14 @@ class _Run:
     """The loop. Everything but the evaluator happens in the calling thread, so policy, store and trace agree at any time."""
 
     def __init__(
-        self, policy: Any, limit: _Limit, strict: bool, until: str, book: Store | None, resumed: Resumed,
+        self, policy: Any, limit: _Limit, strict: bool, until: str, max_failures: int | None, book: Store | None, resumed: Resumed,
         workers: InlineWorker | ThreadWorkers, interrupts: DeferredInterrupts, bar: tqdm[Any],
     ) -> None:  # fmt: skip
         self.policy = policy
         self.limit = limit
         self.strict = strict
         self.until = until
+        self.max_failures = max_failures
         self.book = book
         self.recorder = resumed.recorder
         self.attempts = resumed.attempts
@@ -178,6 +187,7 @@ class _Run:
         self.running: dict[str, tuple[Pull, int]] = {}  # by token, with the number of the attempt
         self.cells_told = _cells_told(policy)
         self.n_failed = 0
+        self.n_failed_in_a_row = 0
         self.fatal: BaseException | None = None
         self.cause: BaseException | None = None
 
@@ -277,6 +287,7 @@ class _Run:
                 self._fail(
                     ResponseError(f"the evaluation of {where} failed ({message}) and the policy has on_error='raise': {refusal}"), error
                 )
+        self._count_failures(status, where, message, error)
         _, attempt = self.running.pop(pull.token)
         if self.book is not None:
             values = None if scores is None else np.asarray(scores, dtype=np.float64).tolist()
@@ -285,6 +296,20 @@ class _Run:
             self.cells_told += len(pull.examples)
             self.recorder.add(pull.arm, len(pull.examples), charged)
         self._show()
+
+    def _count_failures(self, status: str, where: str, message: str | None, cause: BaseException | None) -> None:
+        """Failures in a row, of whichever arm; too many end the run."""
+        self.n_failed_in_a_row = 0 if status == "ok" else self.n_failed_in_a_row + 1
+        if self.max_failures is None or self.n_failed_in_a_row < self.max_failures:
+            return
+        kept = "the policy keeps" if self.book is None else "policy and store keep"
+        self._fail(
+            ResponseError(
+                f"the evaluator failed {self.n_failed_in_a_row} times in a row, which ends the run (max_consecutive_failures); last for "
+                f"{where}: {message}; {kept} what was evaluated: mend the cause and call evaluate again"
+            ),
+            cause,
+        )
 
     def _fail(self, error: ResponseError, cause: BaseException | None) -> None:
         """The run ends with this error, once what is in flight has come back; the first one is the one raised."""

@@ -293,7 +293,11 @@ def _from_long(frame: pd.DataFrame, arm: str, example: str, score: str, cost: An
 
 def _codes(column: pd.Series, name: str) -> tuple[NDArray[np.int64], list[Any]]:
     """Codes into sorted unique labels; encoded by value, so index, categories and row order play no part."""
-    codes, uniques = pd.factorize(column.astype(object))
+    try:
+        codes, uniques = pd.factorize(column.astype(object))
+    except TypeError:  # lists and objects of nested JSON
+        odd = next(value for value in column if isinstance(value, (list, dict, set, np.ndarray)))
+        raise ResponseError(f"column {name!r} must hold names or numbers, got {type(odd).__name__} {str(odd)[:60]}") from None
     if (codes < 0).any():
         rows = np.flatnonzero(codes < 0)
         raise ResponseError(f"column {name!r} is missing in {len(rows)} rows (first: {shown(rows.tolist())}); every score needs its ids")

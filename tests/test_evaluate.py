@@ -316,6 +316,59 @@ def never(arm: int, examples: tuple[int, ...]) -> Any:
     raise AssertionError(f"evaluated again: {arm}, {examples}")
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_evaluator_that_fails_everywhere_ends_the_run(tmp_path: Path, workers: int) -> None:
+    down = [False]
+    calls: list[str] = []
+    lock = threading.Lock()
+
+    def evaluator(arm: Any, examples: Any, *, token: str) -> Any:
+        with lock:
+            calls.append(token)
+            if down[0] and len(calls) > 4:
+                raise ConnectionError("the key has expired")
+        return [0.5] * len(examples)
+
+    def fresh() -> lg.GittinsPolicy:
+        return lg.GittinsPolicy(4, 60, batch_size=3, batch_schedule="constant", random_state=1)
+
+    options: dict[str, Any] = {
+        "max_evaluations": 120,
+        "until": "budget",
+        "store": tmp_path / "run.db",
+        "n_workers": workers,
+        "progress": False,
+    }
+    down[0] = True
+    with pytest.raises(lg.ResponseError, match=r"failed 6 times in a row.*ConnectionError: the key has expired.*store keep"):
+        lg.evaluate(fresh(), evaluator, max_consecutive_failures=6, **options)
+    kept = lg.read_store(tmp_path / "run.db")
+    n_called = len(calls)
+    assert 10 <= n_called <= 10 + workers - 1  # what was in flight came back first
+    down[0] = False
+    policy = fresh()
+    trace = lg.evaluate(policy, evaluator, max_consecutive_failures=6, **options)
+    assert trace.stop_reason == "budget" and trace.n_repeated == 0
+    assert len(set(calls)) == len(calls)  # no batch twice
+    assert len(lg.read_store(tmp_path / "run.db")) > len(kept) > 0
+    with pytest.raises(lg.ParameterError, match="max_consecutive_failures"):
+        lg.evaluate(fresh(), evaluator, max_evaluations=5, max_consecutive_failures=0)
+
+
+def test_failures_between_successes_do_not_add_up() -> None:
+    n_calls = [0]
+
+    def evaluator(arm: Any, examples: Any) -> Any:
+        n_calls[0] += 1
+        if n_calls[0] % 3:
+            raise TimeoutError("busy")
+        return [0.5] * len(examples)
+
+    policy = lg.GittinsPolicy(3, 12, batch_size=1, batch_schedule="constant", max_retries=9)
+    trace = lg.evaluate(policy, evaluator, budget=1.0, until="budget", max_consecutive_failures=3, progress=False)
+    assert n_calls[0] > 12 and trace.stop_reason in ("budget", "exhausted")
+
+
 def test_on_error_raise_keeps_the_pull_for_the_next_run(tmp_path: Path) -> None:
     evaluator, policy = Recorder({4: ConnectionError("down")}), make(on_error="raise")
     with pytest.raises(lg.ResponseError, match="arm .*down.*on_error='raise'") as caught:
