@@ -53,6 +53,7 @@ def board_html(board: Leaderboard, *, title: str | None = None, scale: str = "na
         choices=[(task["name"], task["name"]) for task in tasks],
         table=_board_table(frame, units.unit, units.digits, several=len(tasks) > 1),
         diagnostics=[_diagnostic(name, entry) for name, entry in board.diagnostics.items()],
+        failed=[name.replace("_", " ") for name, entry in board.diagnostics.items() if entry["status"] == "failed"],
         notes=list(board.notes),
         made=[("shown", shown), *_board_options(board), *_versions()],
         data=board.to_dict(scale=scale, anchor=anchor),

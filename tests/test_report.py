@@ -105,7 +105,13 @@ def test_a_board_is_whole_and_needs_nothing_else(inference, tmp_path):
         assert html.escape(wanted.replace("_", " ") if wanted in board.diagnostics else wanted) in text
     assert f"lrgittins {lg.__version__}" in text and "cross-fit" in text and "numpy" in text
     outside = [v for _, attributes in page.tags for k, v in attributes.items() if k in ("src", "href", "xlink:href", "action", "data")]
-    assert outside == ["data:,"] and "http" not in text.replace("http-equiv", "") and "url(" not in text and "@import" not in text
+    assert (
+        set(outside) <= {"data:,", "#checks"}
+        and "data:," in outside
+        and "http" not in text.replace("http-equiv", "")
+        and "url(" not in text
+        and "@import" not in text
+    )
     assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in page.tags
 
 
@@ -222,6 +228,17 @@ def test_a_board_without_draws_claims_nothing(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------------- the rest
+
+
+def test_failed_checks_are_said_at_the_top(inference, tmp_path):
+    with pytest.warns(UserWarning, match="too few for a steady critical value"):
+        board = inference.certify(3, n_draws=100)
+    text, page = page_of(board, tmp_path)
+    failed = [name for name, entry in board.diagnostics.items() if entry["status"] == "failed"]
+    assert "draws" in failed and text.index("checks failed (") < text.index("<figure")
+    assert ("a", {"href": "#checks"}) in page.tags and ("h2", {"id": "checks"}) in page.tags
+    good, _ = page_of(lg.infer_gaps(votes({"A:B": (9, 1)}), PER_TASK).certify(1), tmp_path)
+    assert "checks failed (" not in good
 
 
 def test_two_models_one_task(tmp_path):
