@@ -19,6 +19,7 @@ from ._outcomes import FloatArray, IntArray
 from .errors import ComparisonError
 
 MISSING = -1
+LONG = 50_000  # rows from which loading one more kernel pays
 
 
 def is_arrow(values: Any) -> bool:
@@ -92,10 +93,28 @@ def factorize(column: Any, name: str) -> tuple[IntArray, list[Any]]:
     if isinstance(column, np.ndarray) and column.dtype.kind in "US":
         column = column.astype(object)
     try:
-        codes, uniques = pd.factorize(column)
+        shared = _shared_objects(column)
+        if shared is None:
+            codes, uniques = pd.factorize(column)
+        else:
+            code_of_object, uniques = pd.factorize(shared[1])
+            codes = code_of_object[shared[0]]
     except TypeError as error:
         raise ComparisonError(f"column {name!r} holds values that cannot be compared or hashed ({error})") from error
     return codes.astype(np.int64, copy=False), list(uniques.tolist())
+
+
+def _shared_objects(column: Any) -> tuple[IntArray, Any] | None:
+    """Codes by identity and the distinct objects as a column, for a long column of few Python objects; else None."""
+    objects = column
+    if isinstance(column, pd.Series) and isinstance(column.dtype, pd.StringDtype) and column.dtype.storage == "python":
+        objects = np.asarray(column.array, dtype=object)
+    if len(column) < LONG or not isinstance(objects, np.ndarray) or objects.dtype.kind != "O":
+        return None
+    from ._shared_objects import code_objects
+
+    found = code_objects(objects)
+    return None if found is None else (found[0], column.iloc[found[1]] if isinstance(column, pd.Series) else column[found[1]])
 
 
 def _factorize_arrow(column: Any, name: str) -> tuple[IntArray, list[Any]]:

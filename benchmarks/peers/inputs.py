@@ -46,7 +46,7 @@ def simulated_votes(n_votes: int, n_models: int, n_tasks: int = 1, *, seed: int 
         seed += 1
     names = np.array([f"model-{i:03d}" for i in range(n_models)], dtype=object)
     tasks = np.array([f"task-{t:02d}" for t in range(n_tasks)], dtype=object)
-    winner = np.where(won, "model_a", "model_b").astype(object)
+    winner = np.array(["model_b", "model_a"], dtype=object)[won.astype(np.int64)]  # few objects many times, as readers of files make them
     order = rng.permutation(n_votes)
     return (
         pd.DataFrame({"task": tasks[task], "model_a": names[first], "model_b": names[second], "winner": winner})

@@ -1,0 +1,101 @@
+"""Long columns coded by the identity of their objects, and dictionary codes counted block by block, against the plain ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import pandas as pd
+import pytest
+
+from lrgittins import Comparisons
+from lrgittins._kernels.tally import _add_until_fault, add_coded_votes
+from lrgittins._labels import LONG, factorize
+from lrgittins._shared_objects import MOST_OBJECTS, code_objects
+from lrgittins.errors import ComparisonError
+
+needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="long columns are coded by value without the JIT")
+
+
+def make_columns() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    rows = rng.integers(7, size=LONG)
+    names = np.array(["b", "a", "c", "".join(["lo", "ng"]), None, np.nan, "long"], dtype=object)
+    shared = names[rows]
+    read_only = shared.copy()
+    read_only.setflags(write=False)
+    return {
+        "shared": shared,
+        "read-only": read_only,
+        "ints": np.array([4, 10**12, -3, 0, 1, 2, 5], dtype=object)[rows],
+        "every object its own": np.array([f"name {row}" for row in rows], dtype=object),
+        "strided": np.repeat(shared, 2)[::2],
+        "python strings": pd.Series(np.array(["x", "y", None], dtype=object)[rows % 3], dtype=pd.StringDtype("python", na_value=np.nan)),
+        "short": shared[:100],
+    }
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("kind", list(make_columns()))
+def test_codes_are_those_of_pandas(kind: str) -> None:
+    column = make_columns()[kind]
+    codes, values = factorize(column, "model_a")
+    expected, uniques = pd.factorize(column)
+    np.testing.assert_array_equal(codes, expected)
+    assert values == uniques.tolist() and codes.dtype == np.int64
+
+
+@needs_jit
+def test_identity_is_used_where_objects_are_shared() -> None:
+    shared = make_columns()["shared"]
+    found = code_objects(shared)
+    assert found is not None and len(found[1]) == 7
+    assert all(a is b for a, b in zip(shared[found[1]][found[0]][:1000], shared[:1000], strict=True))
+    assert code_objects(np.array([f"name {row}" for row in range(MOST_OBJECTS + 1)], dtype=object)) is None
+    assert code_objects(shared[::2]) is None  # not contiguous
+
+
+def test_long_columns_give_the_same_errors_and_counts() -> None:
+    rows = np.random.default_rng(1).integers(3, size=LONG)
+    names = np.array(["a", "b", "c"], dtype=object)
+    frame = pd.DataFrame({"model_a": names[rows], "model_b": names[(rows + 1) % 3]}, dtype=object)
+    frame["winner"] = np.array(["model_a", "tie"], dtype=object)[rows % 2]
+    counts = Comparisons.from_frame(frame, task=None).counts
+    parts = [Comparisons.from_frame(frame.iloc[i : i + 20_000], task=None) for i in range(0, LONG, 20_000)]
+    pd.testing.assert_frame_equal(counts, sum(parts[1:], parts[0]).counts)
+    frame.loc[7, "winner"] = None
+    with pytest.raises(ComparisonError, match="no verdict.*7"):
+        Comparisons.from_frame(frame, task=None)
+    unhashable = np.full(LONG, None, dtype=object)
+    unhashable[:] = [["list"]] * LONG
+    with pytest.raises(ComparisonError, match="hashed"):
+        factorize(unhashable, "model_a")
+
+
+@pytest.mark.oracle
+def test_blocks_count_and_stop_as_row_by_row() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        n, n_models = int(rng.integers(1, 1800)), int(rng.integers(2, 6))
+        first = rng.integers(n_models, size=n)
+        columns = [rng.integers(2, size=n), first, (first + rng.integers(1, n_models, size=n)) % n_models, rng.integers(3, size=n)]
+        codes = [column.astype(np.int32) for column in columns]
+        slots = [np.arange(2) * 4 * n_models**2, np.arange(n_models) * 4 * n_models, np.arange(n_models) * 4, np.arange(3)]
+        for _ in range(int(rng.integers(3))):
+            kind, row = int(rng.integers(3)), int(rng.integers(n))
+            if kind == 0:
+                codes[rng.integers(4)][row] = rng.choice(np.array([-1, -7, 9, 2**31 - 1, -(2**31)], dtype=np.int32))
+            elif kind == 1:
+                codes[2][row] = codes[1][row]
+            else:
+                slot = slots[rng.integers(4)]
+                slot[rng.integers(len(slot))] = -1
+        for code in codes:
+            code.setflags(write=False)
+        counted, plain = np.zeros((2, 8 * n_models**2), dtype=np.int64)
+        done = add_coded_votes(*codes, *slots, n_models, 1, n, counted)
+        assert done == _add_until_fault(*codes, *slots, n_models, 1, plain)
+        np.testing.assert_array_equal(counted, plain)
+        add_coded_votes(*codes, *slots, n_models, -1, done, counted)
+        assert not counted.any()
