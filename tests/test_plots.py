@@ -307,7 +307,7 @@ def test_the_readmes_pictures_are_made_by_what_it_shows(tmp_path):
     root = Path(__file__).resolve().parents[1]
     file = root / "examples" / "pictures.py"
     assert f"```python\n{file.read_text(encoding='utf-8')}```" in (root / "README.md").read_text(encoding="utf-8")
-    result = run([sys.executable, str(file)], cwd=tmp_path, env=environment(MPLBACKEND="Agg"))
+    result = run([sys.executable, str(file)], cwd=tmp_path, env=environment(MPLBACKEND="Agg"), timeout=900)
     assert result.returncode == 0, result.stderr
     made = {path.name for path in tmp_path.iterdir()}
     assert made == {"heatmap.png", "forest.png", "allocation.png", "board.html"}
