@@ -51,6 +51,7 @@ def run_worker(python: Path, peer: Peer, size: str, repeats: int, kinds: str) ->
 @click.option("--keep-envs", type=click.Path(path_type=Path, file_okay=False), help="Folder of the environments, kept and used again.")
 @click.option("--wheel", type=click.Path(path_type=Path, exists=True), help="A built lrgittins to time instead of the checkout.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Rows as JSON. Rows in it that are not run again are kept.")
+@click.option("--no-run", is_flag=True, help="Run nothing: tables from --json alone.")
 @click.option("--write", multiple=True, type=click.Path(path_type=Path, exists=True), help="File with table markers to fill (repeatable).")
 def main(
     only: str,
@@ -60,20 +61,23 @@ def main(
     keep_envs: Path | None,
     wheel: Path | None,
     json_file: Path | None,
+    no_run: bool,
     write: tuple[Path, ...],
 ) -> None:
     names = [name.strip() for name in only.split(",") if name.strip()] or [peer.name for peer in PEERS]
     unknown = set(names) - {peer.name for peer in PEERS}
     if unknown:
         raise click.BadParameter(f"unknown peers {sorted(unknown)}; known are {[peer.name for peer in PEERS]}", param_hint="--only")
+    if no_run and not (json_file and json_file.exists()):
+        raise click.UsageError("--no-run takes its rows from a file: give an existing --json")
     rows: list[dict[str, Any]] = json.loads(json_file.read_text(encoding="utf-8")) if json_file and json_file.exists() else []
     failures: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         folder = keep_envs or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         folder = folder.resolve()
-        built = wheel or build_wheel(folder)
-        for peer in (peer for peer in PEERS if peer.name in names):
+        built = wheel or (folder if no_run else build_wheel(folder))
+        for peer in (peer for peer in PEERS if peer.name in names and not no_run):
             click.echo(f"{peer.name}: installing", err=True)
             try:
                 python = make_environment(peer, folder / peer.name, built)
@@ -90,7 +94,8 @@ def main(
             rows = [row for row in rows if (row["peer"], row["size"], row["work"]) not in done] + [{"date": today, **row} for row in new]
             if json_file:
                 json_file.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    shown = [row for row in rows if row["size"] == size]
+    place = {peer.name: position for position, peer in enumerate(PEERS)}
+    shown = sorted((row for row in rows if row["size"] == size), key=lambda row: place[row["peer"]])
     full = full_table(shown, failures)
     click.echo(full)
     for path in write:
