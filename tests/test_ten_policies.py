@@ -37,9 +37,10 @@ def check(runs: lg.PolicyComparison, responses: lg.ResponseMatrix, names: tuple[
     for name in names:
         steps = frame[frame["policy"] == name]["cost_fraction"].to_numpy()
         assert len(steps) and (np.diff(steps) > 0).all(), name
-        # A batch may cross the budget, a whole row may not; and none stops more than a row short of it, but for SySRs' cap.
+        # A batch may cross the budget, a whole row may not; and none stops more than a row short of it.
         assert steps[-1] <= budget + (1e-9 if name in WHOLE_ROWS else 32 / responses.n_cells.sum()), name
-        assert steps[-1] > budget - dearest - 1e-9, name
+        if name != "sysrs":  # its published cap ends it at about half of the cells of a successive-rejects plan
+            assert steps[-1] > budget - dearest - 1e-9, name
 
 
 def test_the_ten_names_are_those_of_compare() -> None:
