@@ -227,11 +227,10 @@ def _read_csv(path: Path, names: Mapping[str, str], rows: int) -> Iterator[Batch
     places = {role: header.index(name) for role, name in names.items()}
     try:
         with _open_text(path) as file:
-            for chunk in pd.read_csv(file, dtype=object, chunksize=rows, na_filter=False, keep_default_na=False):
+            for chunk in pd.read_csv(RefusingNul(file, path), dtype=object, chunksize=rows, na_filter=False, keep_default_na=False):
                 if not isinstance(chunk.index, pd.RangeIndex) or chunk.shape[1] != len(header):
                     raise ComparisonError(f"{path}: the rows have more fields than the header, which has {len(header)}")
                 batch = {role: chunk.iloc[:, place].to_numpy() for role, place in places.items()}
-                _refuse_nul(batch, path)
                 yield batch
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ComparisonError(
@@ -261,11 +260,23 @@ def _check_header(header: list[str], path: Path, names: Mapping[str, str]) -> No
         raise ComparisonError(f"{path}: {error}") from None
 
 
-def _refuse_nul(batch: Batch, path: Path) -> None:
-    for column in batch.values():
-        for value in pd.unique(column):
-            if isinstance(value, str) and "\x00" in value:
-                raise ComparisonError(f"{path}: holds NUL characters (in {value[:40]!r}): it is damaged, or not UTF-8 text")
+class RefusingNul:
+    """Text read for pandas; a NUL character is an error, as pandas before 3 ends a field there and takes the rest for nothing."""
+
+    def __init__(self, file: IO[str], path: Path) -> None:
+        self._file = file
+        self._path = path
+
+    def read(self, size: int = -1) -> str:
+        text = self._file.read(size)
+        at = text.find("\x00")
+        if at >= 0:
+            line = text[text.rfind("\n", 0, at) + 1 :][:40]
+            raise ComparisonError(f"{self._path}: holds NUL characters (in {line!r}): it is damaged, or not UTF-8 text")
+        return text
+
+    def __iter__(self) -> Iterator[str]:  # what makes it a file for pandas
+        return iter(self._file)
 
 
 def _read_jsonl(path: Path, names: Mapping[str, str], rows: int) -> Iterator[Batch]:

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from ._intake import file_kind
+from ._intake import RefusingNul, file_kind
 from ._optional import import_optional
 from .errors import ComparisonError, ResponseError
 
@@ -65,6 +65,8 @@ def read_table(path: str | Path, labels: Iterable[str] = ()) -> pd.DataFrame:
             return _read_jsonl(stream)
     except ResponseError:
         raise
+    except ComparisonError as error:
+        raise ResponseError(str(error)) from None
     except (ValueError, OSError, EOFError, zlib.error, UnicodeError) as error:
         raise ResponseError(f"{file}: cannot be read as {kind} ({error})") from error
     except Exception as error:  # pyarrow's own errors share no base with the above
@@ -99,13 +101,11 @@ def _read_csv(file: Path, kind: str, labels: Iterable[str]) -> pd.DataFrame:
     # Names and ids as text first: "007" and "1.10" are names, and must not come back as 7 and 1.1.
     keep = [column for column in header if column in set(labels)] or header[:1]
     with _open_text(file, kind) as stream:
-        frame = pd.read_csv(stream, dtype=dict.fromkeys(keep, "object"), keep_default_na=True)
+        frame = pd.read_csv(RefusingNul(stream, file), dtype=dict.fromkeys(keep, "object"), keep_default_na=True)
     if not isinstance(frame.index, pd.RangeIndex) or frame.shape[1] != len(header):
         # pandas would take the first fields for row names, and every column for its neighbour.
         raise ResponseError(f"{file}: the rows have more fields than the header, which has {len(header)}")
     for column in frame.columns[[name in keep for name in header]]:
-        if any("\x00" in value for value in frame[column].unique() if isinstance(value, str)):
-            raise ResponseError(f"{file}: column {column!r} holds NUL characters: the file is damaged, or not UTF-8 text")
         frame[column] = _integers_if_plain(frame[column])
     return frame
 
