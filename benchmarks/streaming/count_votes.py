@@ -97,13 +97,9 @@ def main() -> None:
     ours, theirs = results["ours"][0], results["duckdb"][0]
     same = all(ours[key] == theirs[key] for key in ("rows", "cells", "ties"))
     print(f"{ours['rows']} rows into {ours['cells']} cells; both count the same rows, cells and ties: {same}")
-    print(
-        f"ours, one thread: {best['ours']['wall']:.2f} s wall, {best['ours']['cpu']:.2f} s CPU, peak {ours['peak']:.0f} MB ({ours['base']:.0f} before)"
-    )
-    print(f"DuckDB GROUP BY, {options.threads} thread(s): {best['duckdb']['wall']:.2f} s wall, {best['duckdb']['cpu']:.2f} s CPU")
-    print(
-        f"ratio ours / DuckDB: {best['ours']['wall'] / best['duckdb']['wall']:.2f} wall, {best['ours']['cpu'] / best['duckdb']['cpu']:.2f} CPU"
-    )
+    for side, label in (("ours", "ours, one thread"), ("duckdb", f"DuckDB GROUP BY, {options.threads} thread(s)")):
+        print(f"{label}: {best[side]['wall']:.2f} s wall, {best[side]['cpu']:.2f} s CPU, peak {results[side][0]['peak']:.0f} MB")
+    print("ratio ours / DuckDB: " + ", ".join(f"{best['ours'][key] / best['duckdb'][key]:.2f} {key}" for key in ("wall", "cpu")))
     return None
 
 

@@ -38,12 +38,12 @@ def sparse_intake(n_tasks: int, n_models: int, votes: int, seed: int) -> None:
     second = (first + rng.integers(1, n_models, size=votes)) % n_models
     columns = tasks[rng.integers(n_tasks, size=votes)], models[first], models[second], rng.integers(2, size=votes)
     lg.Comparisons.from_arrays(*(column[:100] for column in columns))
-    before, start = peak_mb(), time.perf_counter()
+    before, start = peak_mb(), time.process_time()
     counted = lg.Comparisons.from_arrays(*columns, tasks=list(tasks), models=list(models))
+    print(f"intake of {counted.n} votes: {time.process_time() - start:.2f} s of CPU, {peak_mb() - before:.1f} MB above {before:.0f} MB")
+    before, start = peak_mb(), time.process_time()
     counted.summary()
-    print(
-        f"intake and summary of {counted.n} votes: {time.perf_counter() - start:.2f} s, {peak_mb() - before:.1f} MB above {before:.0f} MB"
-    )
+    print(f"summary: {time.process_time() - start:.2f} s of CPU, {peak_mb() - before:.1f} MB above")
 
 
 def main() -> None:
