@@ -20,7 +20,13 @@ import lrgittins as lg
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+
+
+def pages() -> list[str]:
+    return sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+
+
+PAGES = pages()
 FENCE = re.compile(r"(?:^<!-- (?P<marker>[^\n]*) -->\n)?^```(?P<language>\w*)[^\n]*\n(?P<source>.*?)^```[ ]*$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
@@ -133,7 +139,7 @@ def hook() -> ModuleType:
 def test_navigation_lists_every_page_once(hook: ModuleType) -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     listed = re.findall(r":\s+(\S+\.md)\s*$", config[config.index("\nnav:") :], re.MULTILINE) + hook.measured_pages(DOCS)
-    assert sorted(listed) == PAGES
+    assert sorted(listed) == pages()
 
 
 def test_links_between_pages_resolve() -> None:
