@@ -9,6 +9,7 @@ import click
 import numpy as np
 import pandas as pd
 from _matrices import READERS, load
+from _pictures import save_small
 from _policies import LABELS
 
 from lrgittins._optional import import_optional
@@ -108,7 +109,6 @@ def draw_all(frame: pd.DataFrame, folder: Path, data: str | None, fractions: tup
     if "curve" not in frame or frame["curve"].isna().all():
         raise click.ClickException("these trials were stored without curves (by an earlier version); give another --out")
     figures: Any = import_optional("matplotlib.figure", extra="plot", purpose="drawing the curves")
-    folder.mkdir(parents=True, exist_ok=True)
     for picture, panels in groups_of(frame).items():
         kinds = [p for p in ("unit", "priced") if (frame["matrix"].isin(sum(panels.values(), [])) & (frame["prices"] == p)).any()]
         figure = figures.Figure(figsize=(3.1 * len(panels) + 1.9, 2.5 * len(kinds) + 0.4), layout="constrained")
@@ -129,6 +129,4 @@ def draw_all(frame: pd.DataFrame, folder: Path, data: str | None, fractions: tup
         figure.supylabel("simple regret (mean, ± one standard error)", fontsize=9)
         ordered = [label for label in STYLES if label in shown]
         figure.legend([shown[label] for label in ordered], ordered, loc="outside right upper", frameon=False, fontsize=8)
-        path = folder / f"regret_{picture}.png"
-        figure.savefig(path, dpi=90)
-        click.echo(f"wrote {path}")
+        save_small(figure, folder / f"regret_{picture}.png")

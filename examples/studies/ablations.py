@@ -26,6 +26,7 @@ import click
 import numpy as np
 import pandas as pd
 from _matrices import is_own, load, matrix_names, matrix_options
+from _pictures import save_small
 from _runner import mean_and_error, run_trials, study_options
 
 import lrgittins as lg
@@ -149,7 +150,7 @@ def one_trial(
 
 def cell(values: Any) -> str:
     mean, error = mean_and_error(np.asarray(values, dtype=float))
-    return f"{mean:.4f} ({error:.4f})"
+    return f"{mean:.4f} ({'-' if np.isnan(error) else f'{error:.4f}'})"
 
 
 def measures_of(group: str) -> list[tuple[str, str]]:
@@ -205,7 +206,6 @@ def show_means(frame: pd.DataFrame, group: str) -> None:
 def draw(frame: pd.DataFrame, folder: Path) -> None:
     """One picture a group, ablation_GROUP.png: a panel per matrix; for `cost` a second row with the net utilities."""
     figures: Any = import_optional("matplotlib.figure", extra="plot", purpose="drawing the ablations")
-    folder.mkdir(parents=True, exist_ok=True)
     colors = dict(zip(BASES, ("#d55e00", "#0072b2"), strict=True))
     for group in dict.fromkeys(frame["group"]):
         rows = frame[frame["group"] == group]
@@ -243,9 +243,7 @@ def draw(frame: pd.DataFrame, folder: Path) -> None:
             grid[1][0].set_ylabel(second[0], fontsize=8)
         for row in grid:
             row[-1].legend(frameon=False, fontsize=7)
-        path = folder / f"ablation_{group}.png"
-        figure.savefig(path, dpi=80)
-        click.echo(f"wrote {path}")
+        save_small(figure, folder / f"ablation_{group}.png")
 
 
 # -- command ------------------------------------------------------------------------------------------------------------

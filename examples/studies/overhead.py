@@ -24,6 +24,7 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
+from _pictures import save_small
 from _policies import CHEAP, LABELS, WHOLE_ROWS, chosen_policies, policies_option
 from _runner import run_trials, study_options
 from threadpoolctl import threadpool_limits
@@ -175,7 +176,6 @@ def show(frame: pd.DataFrame, size: str, clock: str) -> None:
 def draw(frame: pd.DataFrame, folder: Path, clock: str) -> None:
     """overhead.png: time of a step and of a run by policy, a mark per size, log scale."""
     figures: Any = import_optional("matplotlib.figure", extra="plot", purpose="drawing the overhead")
-    folder.mkdir(parents=True, exist_ok=True)
     figure = figures.Figure(figsize=(9.0, 3.6), layout="constrained")
     rows = frame[frame["policy"] != "roots"]
     policies = list(dict.fromkeys(rows["policy"]))
@@ -190,8 +190,7 @@ def draw(frame: pd.DataFrame, folder: Path, clock: str) -> None:
         axes.set_yticks(range(len(policies)), [LABELS[policy] for policy in policies], fontsize=8)
     axes.invert_yaxis()
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", frameon=False, fontsize=8)
-    figure.savefig(folder / "overhead.png", dpi=80)
-    click.echo(f"wrote {folder / 'overhead.png'}")
+    save_small(figure, folder / "overhead.png")
 
 
 # -- command ------------------------------------------------------------------------------------------------------------

@@ -127,9 +127,9 @@ def one_trial(
 # -- tables -------------------------------------------------------------------------------------------------------------
 
 
-def cell(values: Any) -> str:
+def cell(values: Any, digits: int = 4) -> str:
     mean, error = mean_and_error(np.asarray(values, dtype=float))
-    return f"{mean:.4f} ({error:.4f})"
+    return f"{mean:.{digits}f} ({'-' if np.isnan(error) else f'{error:.{digits}f}'})"
 
 
 def show_matrix(frame: pd.DataFrame, matrix: str, prices: str) -> None:
@@ -150,8 +150,7 @@ def show_matrix(frame: pd.DataFrame, matrix: str, prices: str) -> None:
         stopped = group[group["stopped"].astype(bool)]
         line += f"{len(stopped) / len(group):>9.0%}"
         if len(stopped):
-            mean, error = mean_and_error(100.0 * stopped["stop_fraction"].to_numpy(dtype=float))
-            line += f"{f'{mean:.2f} ({error:.2f})':>14}"
+            line += f"{cell(100.0 * stopped['stop_fraction'].to_numpy(dtype=float), 2):>14}"
             line += "".join(f"{cell(stopped[name]):>17}" for name in ("stop_regret", "net_own", "net_mean"))
         click.echo(line)
 
