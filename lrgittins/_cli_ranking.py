@@ -176,7 +176,7 @@ def _dropped_line(votes: Comparisons, about: Mapping[str, Any]) -> str:
 )
 @click.option("--method", type=click.Choice(METHODS), default="step-down", show_default=True, help="How gaps are declared.")
 @click.option("--estimator", type=click.Choice(ESTIMATORS), default="low-rank", show_default=True, help="Model of the scores.")
-@click.option("--calibration", type=click.Choice(["cross-fit", "parametric"]), default="cross-fit", show_default=True)
+@click.option("--calibration", type=click.Choice(["auto", "cross-fit", "parametric"]), default="auto", show_default=True, help="How errors are made honest.")
 @click.option(
     "--disconnected",
     type=click.Choice(["error", "allow"]),
@@ -185,7 +185,7 @@ def _dropped_line(votes: Comparisons, about: Mapping[str, Any]) -> str:
     help="When the comparisons fall into pieces that never meet.",
 )
 @click.option("--n-draws", type=int, default=2000, show_default=True, help="Bootstrap draws (0: no intervals).")
-@click.option("--folds", type=int, default=6, show_default=True, help="Folds of the cross-fitting.")
+@click.option("--folds", type=int, default=None, help="Cross-fit, on this many folds.")
 @click.option("--show", default="10", show_default=True, metavar="N", help="Models printed per task, or all.")
 @click.option("--scale", type=click.Choice(["natural", "elo"]), default="natural", show_default=True, help="Units of the scores shown.")
 @click.option("--anchor", metavar="MODEL[=SCORE]", help="Shift the scores shown so that MODEL has the scale's centre, or SCORE.")
@@ -202,7 +202,7 @@ def rank(
     calibration: str,
     disconnected: str,
     n_draws: int,
-    folds: int,
+    folds: int | None,
     show: str,
     scale: str,
     anchor: str | None,
@@ -238,7 +238,7 @@ def rank(
 
     check_claim(votes.tasks, votes.models, claim, alpha, method, n_draws)
 
-    report(f"fitting the {estimator} model" + (f" on {folds} folds" if estimator == "low-rank" else ""))
+    report(f"fitting the {estimator} model")
     inference = infer_gaps(votes, model, n_folds=folds, calibration=calibration, random_state=seed)
     report(f"certifying the top {top_k}" + (f" from {n_draws:,} draws" if n_draws else ""))
     board = inference.certify(top_k, family=claim, alpha=alpha, method=method, n_draws=n_draws, random_state=seed)

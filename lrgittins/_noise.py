@@ -101,8 +101,8 @@ class FoldNoise:
         Tangent frame at this fold's fit; models without any data have rows of zeros.
     factor : FisherSolve
         The fold's Fisher operator (per comparison), factored.
-    root : ndarray of float64, shape (p + 1, p + 1)
-        Root of the covariance of (A^{-1} sum xi s z, sum xi) / n, the augmented coordinates of section 4.
+    joint : ndarray of float64, shape (p + 1, p + 1)
+        Covariance of (A^{-1} sum xi s z, sum xi) / n, the augmented coordinates of section 4.
     count : ndarray of int64, shape (n_groups,)
         The fold's comparisons.
     residual : ndarray of float64, shape (n_groups,)
@@ -113,9 +113,14 @@ class FoldNoise:
     right: FloatArray
     right_perp: FloatArray
     factor: FisherSolve
-    root: FloatArray
+    joint: FloatArray
     count: IntArray
     residual: FloatArray
+
+    @cached_property
+    def root(self) -> FloatArray:
+        """Root of `joint`; only draws of several tasks together need it."""
+        return semidefinite_root(self.joint)
 
     def contrast_coords(self, task: IntArray, first: IntArray, second: IntArray) -> FloatArray:
         """Coordinates of the contrasts, shape (p, q_contrasts)."""
@@ -140,7 +145,7 @@ class LowRankNoise:
         n_tasks, n_models = self.mean_influence.shape
         right = np.hstack([fold.right for fold in self.folds])
         left = np.hstack([fold.left for fold in self.folds])
-        width = sum(len(fold.root) for fold in self.folds)
+        width = sum(len(fold.joint) for fold in self.folds)
         for start in range(0, n_draws, CHUNK):
             size = min(CHUNK, n_draws - start)
             normals = rng.standard_normal((size, width))

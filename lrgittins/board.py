@@ -310,12 +310,12 @@ def leaderboard(
     alpha: float = 0.05,
     family: Any = "task",
     method: str = "step-down",
-    calibration: str = "cross-fit",
+    calibration: str = "auto",
     n_draws: int = 2000,
     disconnected: str = "error",
     random_state: RandomState = 0,
 ) -> Leaderboard:
-    """Votes in, certified leaderboard out: low-rank fit, cross-fitted inference, simultaneous certificates.
+    """Votes in, certified leaderboard out: low-rank fit, debiased gaps, simultaneous certificates.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def leaderboard(
     disconnected : {"error", "allow"}, default "error"
         Comparisons that fall apart into pieces: raise, or rank without any certificate across pieces.
     random_state : int, Generator, SeedSequence or None, default 0
-        Of the folds and of the draws.
+        Of the folds or simulated votes, and of the draws.
 
     Raises
     ------

@@ -30,7 +30,8 @@ MAX_ROWS = 10**7
 MAX_CONTRASTS = 10**4
 MAX_VALUES = 10**8
 MAX_SPLITS = 1000
-CALIBRATIONS = ("cross-fit", "parametric")
+CALIBRATIONS = ("auto", "cross-fit", "parametric")
+N_FOLDS = 6
 DESIGNS = ("empirical", "uniform")
 _Z95 = 1.959963984540054  # 97.5 % point of the normal law
 
@@ -358,10 +359,10 @@ def infer_gaps(
     comparisons: Comparisons,
     estimator: Any = None,
     *,
-    n_folds: int = 6,
+    n_folds: int | None = None,
     n_splits: int = 1,
     design: str = "empirical",
-    calibration: str = "cross-fit",
+    calibration: str = "auto",
     n_refits: int = 30,
     n_jobs: int = 1,
     random_state: RandomState = 0,
@@ -372,21 +373,23 @@ def infer_gaps(
     ----------
     comparisons : Comparisons
     estimator : LowRankBradleyTerry, PerTaskBradleyTerry or PooledBradleyTerry, optional
-        Default ``LowRankBradleyTerry()``: cross-fitted one-step scores, the estimator asked anew on every training set.
-        With a single task, which has nothing to share, it is the plain fit with the plain fit's inference.
+        Default ``LowRankBradleyTerry()``: debiased one-step scores, calibrated as `calibration` says. With a single task, which has nothing to share, it is the plain fit with the plain fit's inference.
         The other two give Wald inference with robust (sandwich) variances on all data, without folds.
-    n_folds : int, default 6
-        Folds balanced by (task, pair); whole clusters go to one fold.
+    n_folds : int, optional
+        Folds of the cross-fitting, 6 by default: balanced by (task, pair); whole clusters go to one fold.
     n_splits : int, default 1
         Repeated cross-fitting: the mean over this many independent splits into folds, so that the result depends less on one
         split. Estimates are averaged; so are covariances, which is on the safe side (the covariance of a mean is at most the
         mean of the covariances). Diagnostic "split_spread" says how far the splits lie apart. Time grows in proportion.
     design : {"empirical", "uniform"}, default "empirical"
         Law of the Fisher operator: cell frequencies of the training folds, or uniform over tasks and pairs.
-    calibration : {"cross-fit", "parametric"}, default "cross-fit"
-        "parametric" makes the one-steps on one full-data fit, without folds, and multiplies every task's standard errors by
-        what refits of votes simulated from the fit show to be right. Narrower, but outside the paper's theory; votes are
-        simulated as independent. Low-rank fits only.
+    calibration : {"auto", "cross-fit", "parametric"}, default "auto"
+        For low-rank fits. "cross-fit" is the paper's: every fold's one-step is made at a fit of the other folds, the estimator
+        asked anew, rank and all. "parametric" makes the one-step at one fit of all data, without folds, and multiplies every
+        task's standard errors by what refits of votes simulated from the fit show to be right; it is outside the paper's
+        theory, takes the rank as given, and simulates votes as independent. "auto" is the one whose simultaneous bands were
+        measured to cover best (and are narrower, see the studies): "parametric", except where votes come in clusters or where
+        `n_folds` or `n_splits` ask for cross-fitting.
     n_refits : int, default 30
         Simulated data sets of the parametric calibration.
     n_jobs : int, default 1
@@ -420,7 +423,8 @@ def infer_gaps(
     from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry
     from .low_rank import LowRankBradleyTerry
 
-    n_folds = check_int(n_folds, "n_folds", low=2)
+    asked_for_folds = n_folds is not None
+    n_folds = check_int(N_FOLDS if n_folds is None else n_folds, "n_folds", low=2)
     n_splits = check_int(n_splits, "n_splits", low=1, high=MAX_SPLITS)
     design = check_choice(design, "design", DESIGNS)
     calibration = check_choice(calibration, "calibration", CALIBRATIONS)
@@ -436,10 +440,15 @@ def infer_gaps(
     check_comparisons(comparisons)
     estimator._check_params()
     estimator._check_identifiable(comparisons)
-    if n_splits > 1 and (calibration == "parametric" or not isinstance(estimator, LowRankBradleyTerry)):
+    low_rank = isinstance(estimator, LowRankBradleyTerry)
+    if calibration == "auto":
+        clustered = comparisons._table.cluster is not None
+        folds = not low_rank or asked_for_folds or n_splits > 1 or clustered or comparisons.n < n_folds
+        calibration = "cross-fit" if folds else "parametric"
+    if n_splits > 1 and (calibration == "parametric" or not low_rank):
         made = "calibration='parametric'" if calibration == "parametric" else f"{type(estimator).__name__}'s Wald inference"
         raise ParameterError(f"n_splits={n_splits} repeats cross-fitting, but {made} uses all data without folds; leave n_splits at 1")
-    if isinstance(estimator, LowRankBradleyTerry):
+    if low_rank:
         return infer_low_rank(comparisons, estimator, n_folds, n_splits, design, calibration, n_refits, rng, seed, n_jobs)
     if calibration != "cross-fit":
         raise ParameterError(

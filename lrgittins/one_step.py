@@ -95,9 +95,13 @@ def cross_fit(
     return _combine(table, run_blocks(_fit_fold, blocks, n_jobs, names), seen, n_models)
 
 
-def full_data_step(table: OutcomeTable, fit: Any, design: str, seen: IntArray, n_models: int) -> OneStep:
-    """As `cross_fit`, from one fit that has seen all of `table`: no cross-fitting, so its noise is right up to a scale at best."""
-    return _combine(table, [_FoldTerm.build(table, table.cells(), table.cells(), table.count, fit, design)], seen, n_models)
+def full_data_step(table: OutcomeTable, fit: Any, design: str, seen: IntArray, n_models: int, known: FoldFacts | None = None) -> OneStep:
+    """As `cross_fit`, from one fit that has seen all of `table`: no cross-fitting, so its noise is right up to a scale at best.
+
+    `known` are the facts of a fit this one resembles (votes simulated from it): where that was far from any trouble, the
+    condition is not estimated again, which costs as much as the step.
+    """
+    return _combine(table, [_FoldTerm.build(table, table.cells(), table.cells(), table.count, fit, design, known)], seen, n_models)
 
 
 @one_blas_thread
@@ -130,7 +134,7 @@ def _combine(table: OutcomeTable, terms: Sequence[_FoldTerm], seen: IntArray, n_
         right, right_perp = (np.zeros((n_models, basis.shape[1])) for basis in (term.space.right, term.space.right_perp))
         right[seen], right_perp[seen] = term.space.right, term.space.right_perp
         _add_task_covariance(joint, term.space, right, right_perp, mean_influence, covariance)
-        folds.append(FoldNoise(term.space.left, right, right_perp, term.factor, semidefinite_root(joint), term.count, term.residual))
+        folds.append(FoldNoise(term.space.left, right, right_perp, term.factor, joint, term.count, term.residual))
     covariance = 0.5 * (covariance + covariance.transpose(0, 2, 1))
     return OneStep(
         scores,
@@ -147,6 +151,8 @@ def _keep_offsets(scores: FloatArray, determined: IntArray, correction: FloatArr
     best of the world by 15); the fits' own, shrunken offsets stand. Gaps inside a class keep their step.
     """
     for t, codes in enumerate(determined):
+        if (codes == codes[0]).all():
+            continue
         classes, place, size = np.unique(codes, return_inverse=True, return_counts=True)
         if (classes >= 0).sum() > 1:
             offset = np.bincount(place, correction[t], len(classes)) / size
@@ -177,14 +183,24 @@ class _FoldTerm:
     facts: FoldFacts
 
     @classmethod
-    def build(cls, table: OutcomeTable, cells: Cells, training: Cells, fold_count: IntArray, fit: Any, design: str) -> _FoldTerm:
+    def build(
+        cls,
+        table: OutcomeTable,
+        cells: Cells,
+        training: Cells,
+        fold_count: IntArray,
+        fit: Any,
+        design: str,
+        known: FoldFacts | None = None,
+    ) -> _FoldTerm:
         space = TangentSpace(np.ascontiguousarray(fit.left), np.ascontiguousarray(fit.right))
         scores = np.ascontiguousarray(fit.scores)
         law = law_cells(table, training, design)
         operator = Arrowhead.from_cells(space, law.task, law.low, law.high, information(law, scores))
         p = space.dimension
         factor = operator.factor()
-        facts = _describe(fit, space, operator, factor, training.total)
+        comfortable = known is not None and known.condition < 0.01 * _SUSPICIOUS and known.looseness < 0.75 * _LOOSE
+        facts = known if known is not None and comfortable else _describe(fit, space, operator, factor, training.total)
         weight = fold_count.astype(np.float64)
         determined = np.zeros((table.n_tasks, table.n_models), dtype=np.int64)
         suspicious = factor.ridge > 0.0 or len(operator.deficient_tasks) or not facts.condition < _SUSPICIOUS

@@ -17,10 +17,10 @@ from ._outcomes import Cells, FloatArray, IntArray, OutcomeTable
 from ._parallel import run_blocks
 from ._threads import one_blas_thread
 from .low_rank import LowRankFit
-from .one_step import OneStep, full_data_step
+from .one_step import FoldFacts, OneStep, full_data_step
 from .polish import Factorisation, polish_scores
 
-REFIT_TOL = 1e-6  # a refit's error at this gradient norm is far below its sampling error
+REFIT_TOL = 2e-5  # of the gradient norm, a fiftieth of its sampling error at a few votes a parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,8 @@ def standard_error_scale(
     an error is a gap of the refit's one-step scores less the fitted gap, over the refit's own standard error.
     """
     cells = table.cells()
-    blocks = [(simulate_table(cells, fit.scores, rng), fit, step.determined[:, seen], estimator, design) for _ in range(n_refits)]
+    shared = fit, step.determined[:, seen], step.facts[0], estimator, design
+    blocks = [(simulate_table(cells, fit.scores, rng), *shared) for _ in range(n_refits)]
     total, number = np.zeros(table.n_tasks), np.zeros(table.n_tasks)
     for squares, n_gaps in run_blocks(_refit_errors, blocks, n_jobs, [f"refit {i} of {n_refits}" for i in range(n_refits)]):
         total += squares
@@ -91,12 +92,12 @@ def standard_error_scale(
 
 @one_blas_thread
 def _refit_errors(
-    simulated: OutcomeTable, fit: LowRankFit, determined: IntArray, estimator: Any, design: str
+    simulated: OutcomeTable, fit: LowRankFit, determined: IntArray, facts: FoldFacts, estimator: Any, design: str
 ) -> tuple[FloatArray, FloatArray]:
     """Sum over a task's gaps of the squared studentised errors of one refit, and their number, (n_tasks,) each."""
     n_tasks, n_models = simulated.n_tasks, simulated.n_models
     total, number = np.zeros(n_tasks), np.zeros(n_tasks)
-    refit = full_data_step(simulated, _refit(simulated, fit, estimator), design, np.arange(n_models), n_models)
+    refit = full_data_step(simulated, _refit(simulated, fit, estimator), design, np.arange(n_models), n_models, facts)
     covariance = refit.noise.task_covariance
     for t in range(n_tasks):
         diagonal = np.diag(covariance[t])

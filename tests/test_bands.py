@@ -29,7 +29,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def inference(small):
-    return lg.infer_gaps(small, RANK2)
+    return lg.infer_gaps(small, RANK2, calibration="cross-fit")
 
 
 def family_gaps(family):

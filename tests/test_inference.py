@@ -57,7 +57,7 @@ def named(comparisons: lg.Comparisons, gaps) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize("design", ["empirical", "uniform"])
 def test_one_step_scores_and_covariance_match_the_dense_formulas(design):
     _, comparisons = simulated()
-    inference = lg.infer_gaps(comparisons, RANK2, design=design)
+    inference = lg.infer_gaps(comparisons, RANK2, design=design, calibration="cross-fit")
     gaps = all_gaps(6, 7)
     estimate, phi, _ = oracle(comparisons, gaps, design=design)
     covariance = reference.covariance(phi)
@@ -73,7 +73,7 @@ def test_one_step_scores_and_covariance_match_the_dense_formulas(design):
 @pytest.mark.oracle
 def test_influence_rows_are_the_influence_matrix():
     _, comparisons = simulated()
-    inference = lg.infer_gaps(comparisons, RANK2)
+    inference = lg.infer_gaps(comparisons, RANK2, calibration="cross-fit")
     gaps = [(0, 1, 2), (3, 6, 0), (5, 4, 3)]
     estimate, phi, _ = oracle(comparisons, gaps)
     rows = inference.influence(named(comparisons, gaps))
@@ -124,7 +124,7 @@ def test_singleton_clusters_give_the_plain_variance():
 @pytest.mark.oracle
 def test_joint_draws_have_the_covariance_they_should():
     _, comparisons = simulated(n=1200)
-    inference = lg.infer_gaps(comparisons, RANK2)
+    inference = lg.infer_gaps(comparisons, RANK2, calibration="cross-fit")
     n_draws = 20_000
     draws = np.concatenate(list(inference._noise.joint_draws(np.random.default_rng(0), n_draws)), axis=2)
     gaps = all_gaps(6, 7)[::5]
@@ -178,7 +178,7 @@ def test_standard_errors_are_right_on_average():
     studentised = []
     for seed in range(4):
         truth, comparisons = simulated(n_tasks=12, n_models=10, n=6000, seed=seed, ties=0.0)
-        frame = lg.infer_gaps(comparisons, RANK2).gaps()
+        frame = lg.infer_gaps(comparisons, RANK2, calibration="cross-fit").gaps()
         true = np.array([truth[t, a] - truth[t, b] for t, a, b in all_gaps(12, 10)])
         studentised.append(((frame["estimate"] - true) / frame["std_error"]).to_numpy())
     # About 4 x 40 independent directions: the mean square is 1 within 4 of its Monte Carlo errors, sqrt(2 / 160).
@@ -298,7 +298,7 @@ def test_low_rank_islands_are_refused_or_kept_apart():
         names("t", 6)[task[inside]], names("m", 7)[a[inside]], names("m", 7)[b[inside]], outcome[inside]
     )
     with pytest.raises(lg.NotIdentifiableError, match="m00, m01, m02"):
-        lg.infer_gaps(comparisons, RANK2)
+        lg.infer_gaps(comparisons, RANK2, calibration="cross-fit")
     inference = lg.infer_gaps(comparisons, lg.LowRankBradleyTerry(rank=2, disconnected="allow"))
     frame = inference.gaps()
     across = (frame["model"] < "m03") & (frame["versus"] >= "m03")
@@ -325,10 +325,12 @@ def test_unseen_tasks_and_models_are_flagged():
         tasks=[*names("t", 6), "t99"],
         models=[*names("m", 7), "a-new-one"],
     )
-    inference = lg.infer_gaps(comparisons, RANK2)
+    inference = lg.infer_gaps(comparisons, RANK2, calibration="cross-fit")
     _, plain = simulated()
     # The prior's scale counts the declared task too, so scores move a little.
-    np.testing.assert_allclose(inference.scores.loc["t00", "m00":"m06"], lg.infer_gaps(plain, RANK2).scores.loc["t00"], atol=1e-2)
+    np.testing.assert_allclose(
+        inference.scores.loc["t00", "m00":"m06"], lg.infer_gaps(plain, RANK2, calibration="cross-fit").scores.loc["t00"], atol=1e-2
+    )
     unseen = inference.gap("t00", "a-new-one", "m00")
     assert math.isnan(unseen.estimate) and math.isinf(unseen.std_error)
     assert inference.scores["a-new-one"].isna().all()
@@ -343,9 +345,9 @@ def test_a_model_with_one_vote_is_withheld_and_disturbs_nobody():
     scores, task, a, b, outcome = simulate(n=12_000)
     plain = lg.Comparisons.from_arrays(names("t", 6)[task], names("m", 7)[a], names("m", 7)[b], outcome)
     once = plain + lg.Comparisons.from_arrays(["t00"], ["m00"], ["rare"], [1.0])
-    inference = lg.infer_gaps(once, RANK2)
+    inference = lg.infer_gaps(once, RANK2, calibration="cross-fit")
     assert math.isinf(inference.gap("t00", "rare", "m00").std_error)
-    frame, base = inference.gaps(model="m00"), lg.infer_gaps(plain, RANK2).gaps(model="m00")
+    frame, base = inference.gaps(model="m00"), lg.infer_gaps(plain, RANK2, calibration="cross-fit").gaps(model="m00")
     kept = frame[frame["versus"] != "rare"]
     assert np.isfinite(kept["std_error"]).all()
     # Other folds, one more model: the same up to what other folds change by themselves.
@@ -438,8 +440,8 @@ def test_inputs_are_left_alone_and_seeds_repeat():
     _, comparisons = simulated()
     before = comparisons._table.count.copy()
     comparisons._table.count.setflags(write=False)
-    first, second = (lg.infer_gaps(comparisons, RANK2, random_state=5) for _ in range(2))
-    other = lg.infer_gaps(comparisons, RANK2, random_state=6)
+    first, second = (lg.infer_gaps(comparisons, RANK2, calibration="cross-fit", random_state=5) for _ in range(2))
+    other = lg.infer_gaps(comparisons, RANK2, calibration="cross-fit", random_state=6)
     np.testing.assert_array_equal(comparisons._table.count, before)
     np.testing.assert_array_equal(first.scores.to_numpy(), second.scores.to_numpy())
     assert not np.array_equal(first.scores.to_numpy(), other.scores.to_numpy())

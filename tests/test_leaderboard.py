@@ -182,7 +182,7 @@ def test_two_models_one_task():
 
 def test_one_call_is_infer_and_certify(comparisons):
     board = lg.leaderboard(comparisons, rank=2, family="all", random_state=4)
-    assert board.top_k == 3 and board.calibration == "cross-fit" and board.random_state == 4
+    assert board.top_k == 3 and board.calibration == "parametric" and board.random_state == 4
     direct = lg.infer_gaps(comparisons, RANK2, random_state=4).certify(3, family="all", random_state=4)
     assert board.to_dict() == direct.to_dict()
     again = lg.leaderboard(comparisons, rank=2, family="all", random_state=4)

@@ -73,7 +73,7 @@ def test_scale_and_width_against_cross_fitting(setting):
     _, votes, inference = setting
     assert (inference._noise.scale > 0.9).all()
     assert (inference._noise.scale < 1.6).all()
-    crossed = lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2))
+    crossed = lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2), calibration="cross-fit")
     assert inference.gaps().std_error.mean() < 1.1 * crossed.gaps().std_error.mean()
 
 
@@ -110,3 +110,22 @@ def test_refused_for_wald_fits(setting):
         lg.infer_gaps(votes, calibration="parametric", n_refits=0)
     with pytest.raises(lg.ParameterError, match="'cross-fit', 'parametric'"):
         lg.infer_gaps(votes, calibration="jackknife")
+
+
+def test_automatic_choice(setting):
+    """Refits where votes are independent; folds where they come in clusters, are too few, or where folds are asked for."""
+    _, votes, _ = setting
+    rank2 = lg.LowRankBradleyTerry(rank=2)
+    assert lg.infer_gaps(votes, rank2, n_refits=2).calibration == "parametric"
+    folded = lg.infer_gaps(votes, rank2, n_folds=3)
+    assert (folded.calibration, folded.n_folds) == ("cross-fit", 3)
+    assert lg.infer_gaps(votes, rank2, n_splits=2).calibration == "cross-fit"
+    assert lg.infer_gaps(votes, rank2, calibration="cross-fit").n_folds == 6
+    assert lg.infer_gaps(votes, lg.PerTaskBradleyTerry()).calibration == "wald"
+    frame = votes.counts.head(40)
+    task, a, b = (frame[name].repeat(4) for name in ("task", "model_a", "model_b"))
+    clustered = lg.Comparisons.from_arrays(task, a, b, np.tile([1.0, 0.0, 1.0, 0.5], 40), cluster=np.repeat(np.arange(80), 2))
+    assert lg.infer_gaps(clustered, lg.LowRankBradleyTerry(rank=1, disconnected="allow")).calibration == "cross-fit"
+    few = lg.Comparisons.from_arrays(["s", "s", "t", "t"], list("abab"), list("baba"), [1.0, 1.0, 1.0, 1.0])
+    with pytest.raises(lg.ComparisonError, match="6 folds need at least 6 comparisons"):
+        lg.infer_gaps(few, lg.LowRankBradleyTerry(rank=1))

@@ -21,8 +21,8 @@ def three(votes):
 
 
 def test_one_split_is_the_plain_cross_fit(votes):
-    plain = lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2), random_state=5)
-    one = lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2), n_splits=1, random_state=5)
+    plain = lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2), calibration="cross-fit", random_state=5)
+    one = lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2), n_splits=1, calibration="cross-fit", random_state=5)
     np.testing.assert_array_equal(plain.scores, one.scores)
     assert "split_spread" not in one.diagnostics and one.n_splits == 1
 
@@ -31,7 +31,7 @@ def test_one_split_is_the_plain_cross_fit(votes):
 def test_means_of_the_splits(votes, three):
     """The three splits drawn one after another from one generator, each as its own cross-fit, averaged by hand."""
     rng = np.random.default_rng(5)
-    singles = [lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2), random_state=rng) for _ in range(3)]
+    singles = [lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2), calibration="cross-fit", random_state=rng) for _ in range(3)]
     np.testing.assert_allclose(three.scores, np.mean([s.scores for s in singles], axis=0), atol=1e-12)
     contrasts = [(three.tasks[0], three.models[1], three.models[4]), (three.tasks[5], three.models[0], three.models[9])]
     np.testing.assert_allclose(three.covariance(contrasts), np.mean([s.covariance(contrasts) for s in singles], axis=0), rtol=1e-10)
@@ -66,7 +66,10 @@ def test_steadier_than_one_split(votes):
     """Two answers from different seeds lie closer together with eight splits than with one."""
     distance = []
     for n_splits in (1, 8):
-        a, b = (lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2), n_splits=n_splits, random_state=s).scores for s in (1, 2))
+        a, b = (
+            lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2), n_splits=n_splits, calibration="cross-fit", random_state=s).scores
+            for s in (1, 2)
+        )
         distance.append(float(np.sqrt(((a - b) ** 2).to_numpy().mean())))
     assert distance[1] < 0.6 * distance[0]
 
