@@ -55,13 +55,15 @@ def infer_low_rank(
     if calibration == "parametric":
         fit = lenient._fit_table(compact)
         result = full_data_step(compact, fit, design, seen, n_models)
-        scale = standard_error_scale(compact, fit, result, lenient, design, seen, n_refits, rng, n_jobs)
+        scale, n_missed = standard_error_scale(compact, fit, result, lenient, design, seen, n_refits, rng, n_jobs)
         noise = ScaledNoise(result.noise, scale)
         n_folds = 1
         notes.append(
             f"standard errors scaled by {scale.min():.3f} to {scale.max():.3f} (tasks), from {n_refits} refits of simulated votes; "
             "outside the paper's theory, which is for cross-fitting"
         )
+        if n_missed:
+            notes.append(f"{n_missed} of {n_refits} refits stopped before their tolerance; raise max_iter")
     else:
         splits = [draw_folds(compact, n_folds, rng) for _ in range(n_splits)]
         steps = [cross_fit(compact, split, lenient, design, seen, n_models, n_jobs) for split in splits]

@@ -176,7 +176,13 @@ def _dropped_line(votes: Comparisons, about: Mapping[str, Any]) -> str:
 )
 @click.option("--method", type=click.Choice(METHODS), default="step-down", show_default=True, help="How gaps are declared.")
 @click.option("--estimator", type=click.Choice(ESTIMATORS), default="low-rank", show_default=True, help="Model of the scores.")
-@click.option("--calibration", type=click.Choice(["auto", "cross-fit", "parametric"]), default="auto", show_default=True, help="How errors are made honest.")
+@click.option(
+    "--calibration",
+    type=click.Choice(["auto", "cross-fit", "parametric"]),
+    default="auto",
+    show_default=True,
+    help="How errors are made honest.",
+)
 @click.option(
     "--disconnected",
     type=click.Choice(["error", "allow"]),

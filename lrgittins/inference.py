@@ -373,7 +373,8 @@ def infer_gaps(
     ----------
     comparisons : Comparisons
     estimator : LowRankBradleyTerry, PerTaskBradleyTerry or PooledBradleyTerry, optional
-        Default ``LowRankBradleyTerry()``: debiased one-step scores, calibrated as `calibration` says. With a single task, which has nothing to share, it is the plain fit with the plain fit's inference.
+        Default ``LowRankBradleyTerry()``: debiased one-step scores, calibrated as `calibration` says. With a single task, which
+        has nothing to share, it is the plain fit with the plain fit's inference.
         The other two give Wald inference with robust (sandwich) variances on all data, without folds.
     n_folds : int, optional
         Folds of the cross-fitting, 6 by default: balanced by (task, pair); whole clusters go to one fold.

@@ -70,8 +70,8 @@ def standard_error_scale(
     n_refits: int,
     rng: np.random.Generator,
     n_jobs: int = 1,
-) -> FloatArray:
-    """kappa_t of every task: kappa_t^2 is half the task's and half the overall mean squared studentised error of the gaps.
+) -> tuple[FloatArray, int]:
+    """kappa_t of every task, and how many refits missed their tolerance: kappa_t^2 is half the task's and half the overall mean squared studentised error of the gaps.
 
     Votes are simulated from the fitted scores `n_refits` times and fitted anew (warm-started where the estimator polishes);
     an error is a gap of the refit's one-step scores less the fitted gap, over the refit's own standard error.
@@ -80,24 +80,27 @@ def standard_error_scale(
     shared = fit, step.determined[:, seen], step.facts[0], estimator, design
     blocks = [(simulate_table(cells, fit.scores, rng), *shared) for _ in range(n_refits)]
     total, number = np.zeros(table.n_tasks), np.zeros(table.n_tasks)
-    for squares, n_gaps in run_blocks(_refit_errors, blocks, n_jobs, [f"refit {i} of {n_refits}" for i in range(n_refits)]):
+    n_missed = 0
+    for squares, n_gaps, converged in run_blocks(_refit_errors, blocks, n_jobs, [f"refit {i} of {n_refits}" for i in range(n_refits)]):
         total += squares
         number += n_gaps
+        n_missed += not converged
     if number.sum() == 0:
-        return np.ones(table.n_tasks)
+        return np.ones(table.n_tasks), n_missed
     overall = total.sum() / number.sum()
     own = np.divide(total, number, out=np.full(table.n_tasks, overall), where=number > 0)
-    return np.sqrt(0.5 * own + 0.5 * overall)
+    return np.sqrt(0.5 * own + 0.5 * overall), n_missed
 
 
 @one_blas_thread
 def _refit_errors(
     simulated: OutcomeTable, fit: LowRankFit, determined: IntArray, facts: FoldFacts, estimator: Any, design: str
-) -> tuple[FloatArray, FloatArray]:
-    """Sum over a task's gaps of the squared studentised errors of one refit, and their number, (n_tasks,) each."""
+) -> tuple[FloatArray, FloatArray, bool]:
+    """Sum over a task's gaps of the squared studentised errors of one refit, and their number, (n_tasks,) each; did it converge."""
     n_tasks, n_models = simulated.n_tasks, simulated.n_models
     total, number = np.zeros(n_tasks), np.zeros(n_tasks)
-    refit = full_data_step(simulated, _refit(simulated, fit, estimator), design, np.arange(n_models), n_models, facts)
+    found = _refit(simulated, fit, estimator)
+    refit = full_data_step(simulated, found, design, np.arange(n_models), n_models, facts)
     covariance = refit.noise.task_covariance
     for t in range(n_tasks):
         diagonal = np.diag(covariance[t])
@@ -108,7 +111,7 @@ def _refit_errors(
         usable = same & (variance > 1e-13 * (diagonal[:, None] + diagonal[None, :])) & ~np.eye(n_models, dtype=bool)
         total[t] = (gap_error[usable] ** 2 / variance[usable]).sum()
         number[t] = usable.sum()
-    return total, number
+    return total, number, bool(found.converged)
 
 
 def _refit(simulated: OutcomeTable, fit: LowRankFit, estimator: Any) -> LowRankFit:

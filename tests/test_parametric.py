@@ -122,7 +122,7 @@ def test_automatic_choice(setting):
     assert lg.infer_gaps(votes, rank2, n_splits=2).calibration == "cross-fit"
     assert lg.infer_gaps(votes, rank2, calibration="cross-fit").n_folds == 6
     assert lg.infer_gaps(votes, lg.PerTaskBradleyTerry()).calibration == "wald"
-    frame = votes.counts.head(40)
+    frame = votes.counts.iloc[::8].head(40)
     task, a, b = (frame[name].repeat(4) for name in ("task", "model_a", "model_b"))
     clustered = lg.Comparisons.from_arrays(task, a, b, np.tile([1.0, 0.0, 1.0, 0.5], 40), cluster=np.repeat(np.arange(80), 2))
     assert lg.infer_gaps(clustered, lg.LowRankBradleyTerry(rank=1, disconnected="allow")).calibration == "cross-fit"
