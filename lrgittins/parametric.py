@@ -71,8 +71,9 @@ def standard_error_scale(
     rng: np.random.Generator,
     n_jobs: int = 1,
 ) -> tuple[FloatArray, int]:
-    """kappa_t of every task, and how many refits missed their tolerance: kappa_t^2 is half the task's and half the overall mean squared studentised error of the gaps.
+    """kappa_t of every task, and how many refits missed their tolerance.
 
+    kappa_t^2 is half the task's and half the overall mean squared studentised error of the gaps.
     Votes are simulated from the fitted scores `n_refits` times and fitted anew (warm-started where the estimator polishes);
     an error is a gap of the refit's one-step scores less the fitted gap, over the refit's own standard error.
     """
