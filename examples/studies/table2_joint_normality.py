@@ -38,8 +38,9 @@ Z_95 = 1.959963984540054
 PAPER = "paper: mean plug-in over empirical variance 1.08 to 1.24"
 PAPER_BOARD = Board(votes=(N_VOTES,))
 FITS: dict[str, tuple[Callable[[int | str], Any], dict[str, Any]]] = {  # label -> (estimator, given the rank; options of infer_gaps)
-    "default, cross-fit": (lambda rank: lg.LowRankBradleyTerry(rank=rank), {}),
-    "paper's procedure": (lambda rank: lg.LowRankBradleyTerry(rank=rank, polish=False), {"design": "uniform"}),
+    "default, cross-fit": (lambda rank: lg.LowRankBradleyTerry(rank=rank), {"calibration": "cross-fit"}),
+    "default, parametric": (lambda rank: lg.LowRankBradleyTerry(rank=rank), {"calibration": "parametric"}),
+    "paper's procedure": (lambda rank: lg.LowRankBradleyTerry(rank=rank, polish=False), {"design": "uniform", "calibration": "cross-fit"}),
 }
 Codes = tuple[int, int, int]
 

@@ -43,12 +43,17 @@ PAPER_BOARD = Board(votes=(N_VOTES,), rank=3)
 # label -> (estimator, given the rank; options of infer_gaps; method)
 FITS: dict[str, tuple[Callable[[int | str], Any], dict[str, Any], str]] = {
     "default": (lambda rank: lg.LowRankBradleyTerry(rank=rank, disconnected="allow"), {}, "step-down"),
+    "default, cross-fit": (lambda rank: lg.LowRankBradleyTerry(rank=rank, disconnected="allow"), {"calibration": "cross-fit"}, "step-down"),
     "paper's procedure": (
         lambda rank: lg.LowRankBradleyTerry(rank=rank, polish=False, disconnected="allow"),
-        {"design": "uniform"},
+        {"design": "uniform", "calibration": "cross-fit"},
         "max-t",
     ),
-    "same, empirical law": (lambda rank: lg.LowRankBradleyTerry(rank=rank, polish=False, disconnected="allow"), {}, "max-t"),
+    "same, empirical law": (
+        lambda rank: lg.LowRankBradleyTerry(rank=rank, polish=False, disconnected="allow"),
+        {"calibration": "cross-fit"},
+        "max-t",
+    ),
     "per-task": (lambda rank: lg.PerTaskBradleyTerry(ridge=1e-6, disconnected="allow"), {}, "max-t"),
 }
 FAMILIES = ("cell", "model")
