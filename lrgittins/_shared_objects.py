@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,9 +20,10 @@ _ALIGNMENT_BITS = 4  # objects lie 16 bytes apart at least
 def code_objects(column: NDArray[np.object_]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """Codes by identity (n,), numbered as first met, and the row where each object was first met; None where that does not pay."""
     n = len(column)
-    if not column.flags.c_contiguous or column.itemsize != 8 or numba.config.DISABLE_JIT:
+    compiled = hasattr(code_distinct, "signatures")  # else it is plain Python, under NUMBA_DISABLE_JIT=1
+    if not compiled or not column.flags.c_contiguous or column.itemsize != 8:
         return None
-    addresses = np.frombuffer((ctypes.c_int64 * n).from_address(column.ctypes.data), dtype=np.int64)
+    addresses = np.ctypeslib.as_array((ctypes.c_int64 * n).from_address(column.ctypes.data))
     addresses.setflags(write=False)
     codes, first = np.empty(n, dtype=np.int64), np.empty(MOST_OBJECTS, dtype=np.int64)
     found = code_distinct(addresses, _ALIGNMENT_BITS, codes, first)

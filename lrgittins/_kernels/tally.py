@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._numba import kernel
+
+IntArray = NDArray[np.int64]
+Codes = NDArray[np.int32]
 
 _BLOCK = 512  # rows whose places are found before any is counted
 _NOWHERE = -(2**60)  # four of them still add up to an int64, and one of them with three places is still negative
 
 
 @kernel
-def _far(slots):
+def _far(slots: IntArray) -> IntArray:
     """The slots with -1 replaced by a number so small that a sum with it is negative."""
     out = np.empty(len(slots), dtype=np.int64)
     for code in range(len(slots)):
@@ -20,7 +24,20 @@ def _far(slots):
 
 
 @kernel
-def add_coded_votes(task, model_a, model_b, winner, task_slot, a_slot, b_slot, winner_slot, n_models, step, stop, out):
+def add_coded_votes(
+    task: Codes,
+    model_a: Codes,
+    model_b: Codes,
+    winner: Codes,
+    task_slot: IntArray,
+    a_slot: IntArray,
+    b_slot: IntArray,
+    winner_slot: IntArray,
+    n_models: int,
+    step: int,
+    stop: int,
+    out: IntArray,
+) -> int:
     """Add `step` to `out[task_slot + a_slot + b_slot + winner_slot]` for the rows before `stop`; how many rows were done.
 
     The slot tables turn codes (int32) into parts of a flat index, negative where the code has none; `a_slot == n_models * b_slot`
@@ -54,7 +71,19 @@ def add_coded_votes(task, model_a, model_b, winner, task_slot, a_slot, b_slot, w
 
 
 @kernel
-def _add_until_fault(task, model_a, model_b, winner, task_slot, a_slot, b_slot, winner_slot, n_models, step, out):
+def _add_until_fault(
+    task: Codes,
+    model_a: Codes,
+    model_b: Codes,
+    winner: Codes,
+    task_slot: IntArray,
+    a_slot: IntArray,
+    b_slot: IntArray,
+    winner_slot: IntArray,
+    n_models: int,
+    step: int,
+    out: IntArray,
+) -> int:
     """The same row by row."""
     n_task, n_a, n_b, n_winner = len(task_slot), len(a_slot), len(b_slot), len(winner_slot)
     for i in range(len(task)):
