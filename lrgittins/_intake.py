@@ -227,7 +227,8 @@ def _read_csv(path: Path, names: Mapping[str, str], rows: int) -> Iterator[Batch
     places = {role: header.index(name) for role, name in names.items()}
     try:
         with _open_text(path) as file:
-            for chunk in pd.read_csv(RefusingNul(file, path), dtype=object, chunksize=rows, na_filter=False, keep_default_na=False):
+            source: Any = RefusingNul(file, path)  # less of a file than pandas-stubs ask for
+            for chunk in pd.read_csv(source, dtype=object, chunksize=rows, na_filter=False, keep_default_na=False):
                 if not isinstance(chunk.index, pd.RangeIndex) or chunk.shape[1] != len(header):
                     raise ComparisonError(f"{path}: the rows have more fields than the header, which has {len(header)}")
                 batch = {role: chunk.iloc[:, place].to_numpy() for role, place in places.items()}

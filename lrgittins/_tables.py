@@ -101,7 +101,8 @@ def _read_csv(file: Path, kind: str, labels: Iterable[str]) -> pd.DataFrame:
     # Names and ids as text first: "007" and "1.10" are names, and must not come back as 7 and 1.1.
     keep = [column for column in header if column in set(labels)] or header[:1]
     with _open_text(file, kind) as stream:
-        frame = pd.read_csv(RefusingNul(stream, file), dtype=dict.fromkeys(keep, "object"), keep_default_na=True)
+        source: Any = RefusingNul(stream, file)
+        frame = pd.read_csv(source, dtype=dict.fromkeys(keep, "object"), keep_default_na=True)
     if not isinstance(frame.index, pd.RangeIndex) or frame.shape[1] != len(header):
         # pandas would take the first fields for row names, and every column for its neighbour.
         raise ResponseError(f"{file}: the rows have more fields than the header, which has {len(header)}")
