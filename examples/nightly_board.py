@@ -11,6 +11,7 @@ If the votes cannot be ranked (two groups of models that never meet, say) they a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -43,15 +44,22 @@ class State:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
+                self._lock.close()
                 raise NightlyError(f"{folder} is in use by another run; wait for it to end") from None
         self.path = folder / "state.json"
         try:
             self.data = json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else dict(EMPTY)
             version = self.data["version"]
         except (ValueError, KeyError, TypeError) as error:
+            self._lock.close()
             raise NightlyError(f"{self.path} is damaged ({error!r}); restore it from a backup") from None
         if version != 1:
+            self._lock.close()
             raise NightlyError(f"{self.path} has version {version}; this program writes version 1")
+
+    def close(self) -> None:
+        """Let the next run in."""
+        self._lock.close()
 
     def counts(self) -> lg.Comparisons | None:
         name = self.data["counts"]
@@ -134,6 +142,25 @@ def describe_changes(old: lg.Leaderboard | None, new: lg.Leaderboard) -> list[st
     return [*lines, f"{moved} of {len(both)} ranks moved"]
 
 
+def refresh(state: State, options: argparse.Namespace) -> None:
+    """Count, certify, tell."""
+    n_new, lines = count_files(state, options.files, {"on_invalid": options.on_invalid})
+    print("\n".join(lines))
+    if state.data["board_generation"] == state.data["generation"]:
+        print("nothing new: the board stays as it is")
+        return
+    votes, old = state.counts(), state.board()
+    if votes is None:
+        raise NightlyError("there are no votes yet")
+    board = lg.leaderboard(votes, rank=options.rank, top_k=options.top_k, random_state=options.seed)
+    changes = describe_changes(old, board)
+    name = f"board-{state.data['generation']}.json"
+    board.to_json(state.folder / name)
+    state.commit(board=name, board_generation=state.data["generation"])
+    print(f"{votes.n:,} votes in all, {n_new:,} of them new")
+    print("\n".join(changes))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, help="vote files; those counted before are left out")
@@ -144,22 +171,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     try:
-        state = State(options.state)
-        n_new, lines = count_files(state, options.files, {"on_invalid": options.on_invalid})
-        print("\n".join(lines))
-        if state.data["board_generation"] == state.data["generation"]:
-            print("nothing new: the board stays as it is")
-            return 0
-        votes, old = state.counts(), state.board()
-        if votes is None:
-            raise NightlyError("there are no votes yet")
-        board = lg.leaderboard(votes, rank=options.rank, top_k=options.top_k, random_state=options.seed)
-        changes = describe_changes(old, board)
-        name = f"board-{state.data['generation']}.json"
-        board.to_json(state.folder / name)
-        state.commit(board=name, board_generation=state.data["generation"])
-        print(f"{votes.n:,} votes in all, {n_new:,} of them new")
-        print("\n".join(changes))
+        with contextlib.closing(State(options.state)) as state:
+            refresh(state, options)
     except (NightlyError, lg.LRGittinsError, OSError) as error:
         print(f"nightly_board: error: {error}", file=sys.stderr)
         return 2

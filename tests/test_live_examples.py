@@ -267,4 +267,5 @@ def test_nightly_board_one_at_a_time(
     held = module.State(tmp_path / "state")
     assert call(module, monkeypatch, days[0], "--state", tmp_path / "state") == 2
     assert "in use by another run" in capsys.readouterr().err
-    held._lock.close()
+    held.close()
+    assert call(module, monkeypatch, days[0], "--state", tmp_path / "state", "--rank", 1) == 0
