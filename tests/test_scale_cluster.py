@@ -34,7 +34,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    """Two processes of one thread each, without a dashboard; they restart when they die."""
+    """Two processes of one thread each, dashboard on any free port; they restart when they die."""
     import dask
 
     root = str(Path(lg.__file__).resolve().parents[1])
@@ -47,7 +47,7 @@ def client() -> Iterator[Any]:
     with (
         dask.config.set(settings),
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0, silence_logs="CRITICAL"
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0, silence_logs="CRITICAL"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
