@@ -150,7 +150,7 @@ def _ranking_steps() -> Iterator[Callable[[], object]]:
         judged = Comparisons.from_frame(rows.assign(judge=[i % 7 for i in range(len(rows))]), cluster="judge")
         return leaderboard(judged, rank=1, n_draws=100)
 
-    yield lambda: Comparisons.from_frame(rows.astype("category"))
+    yield lambda: Comparisons.from_frame(rows.astype("category"), tasks=list(scores.index), models=list(scores.columns))  # known labels
     yield lambda: code_objects(np.full(8, "A", dtype=object))  # used for long columns only
     yield lambda: PooledBradleyTerry().fit(votes)
     yield lambda: infer_gaps(votes, PerTaskBradleyTerry()).certify(2, n_draws=100)
