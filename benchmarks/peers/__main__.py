@@ -96,7 +96,8 @@ def main(
                 json_file.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     place = {peer.name: position for position, peer in enumerate(PEERS)}
     shown = sorted((row for row in rows if row["size"] == size), key=lambda row: place[row["peer"]])
-    full = full_table(shown, failures)
+    absent = {peer.name: f"It has no rows of size {size!r} yet." for peer in PEERS if all(row["peer"] != peer.name for row in shown)}
+    full = full_table(shown, {**absent, **failures})
     click.echo(full)
     for path in write:
         write_tables(path, {"peers:full": full, "peers:compact": compact_table(shown)})
