@@ -18,7 +18,7 @@ from .folds import draw_folds
 from .graph import pieces, strong_components
 from .inference import GapInference
 from .low_rank import MAX_CONDITION, MAX_INCOHERENCE_SHARE, MIN_CONTRAST, MIN_SIGNAL_TO_NOISE, relabel
-from .one_step import OneStep, cross_fit, full_data_step
+from .one_step import OneStep, cross_fit, full_data_step, keep_offsets
 from .parametric import ScaledNoise, standard_error_scale
 from .repeated import average_splits
 from .wald import wald_noise
@@ -77,7 +77,7 @@ def infer_low_rank(
     whole_piece, strong = pieces(table), strong_components(table)
     component = np.where(strong < 0, -1, result.determined * n_models + strong)
     piece = np.repeat(whole_piece[None, :], n_tasks, axis=0)
-    scores = np.where(piece >= 0, result.scores, np.nan)
+    scores = np.where(piece >= 0, keep_offsets(result, component), np.nan)
     unseen_models = np.flatnonzero(whole_piece < 0)
     diagnostics = _low_rank_diagnostics(result, n_folds * n_splits, strong, whole_piece, comparisons)
     if n_splits > 1:

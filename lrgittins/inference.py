@@ -389,8 +389,8 @@ def infer_gaps(
         asked anew, rank and all. "parametric" makes the one-step at one fit of all data, without folds, and multiplies every
         task's standard errors by what refits of votes simulated from the fit show to be right; it is outside the paper's
         theory, takes the rank as given, and simulates votes as independent. "auto" is the one whose simultaneous bands were
-        measured to cover best (and are narrower, see the studies): "parametric", except where votes come in clusters or where
-        `n_folds` or `n_splits` ask for cross-fitting.
+        measured to cover best (and are narrower, see the studies): "parametric", except where votes come in clusters, where
+        the estimator does not polish, or where `n_folds` or `n_splits` ask for cross-fitting.
     n_refits : int, default 30
         Simulated data sets of the parametric calibration.
     n_jobs : int, default 1
@@ -444,7 +444,8 @@ def infer_gaps(
     low_rank = isinstance(estimator, LowRankBradleyTerry)
     if calibration == "auto":
         clustered = comparisons._table.cluster is not None
-        folds = not low_rank or asked_for_folds or n_splits > 1 or clustered or comparisons.n < n_folds
+        unmeasured = clustered or not getattr(estimator, "polish", False)
+        folds = not low_rank or asked_for_folds or n_splits > 1 or unmeasured or comparisons.n < n_folds
         calibration = "cross-fit" if folds else "parametric"
     if n_splits > 1 and (calibration == "parametric" or not low_rank):
         made = "calibration='parametric'" if calibration == "parametric" else f"{type(estimator).__name__}'s Wald inference"

@@ -45,13 +45,14 @@ class FoldFacts:
 
 @dataclass(frozen=True, eq=False)
 class OneStep:
-    """Debiased scores (n_tasks, n_models), their noise, and where the folds leave gaps undetermined.
+    """Debiased scores (n_tasks, n_models), how far they moved from the fits, their noise, and where the folds leave gaps undetermined.
 
     `determined` (n_tasks, n_models): inside a task, gaps between models with equal codes are determined by every training
     set; -1 for models without any data.
     """
 
     scores: FloatArray
+    correction: FloatArray
     noise: ScoreNoise
     determined: IntArray
     facts: tuple[FoldFacts, ...]
@@ -126,7 +127,6 @@ def _combine(table: OutcomeTable, terms: Sequence[_FoldTerm], seen: IntArray, n_
         share = float(term.count.sum()) / n_total
         scores[:, seen] += share * term.scores + term.correction / n_total
         mean_influence[:, seen] += term.correction / n_total
-    _keep_offsets(scores, determined, mean_influence)
     covariance = np.zeros((n_tasks, n_models, n_models))
     folds = []
     for term in terms:
@@ -138,25 +138,29 @@ def _combine(table: OutcomeTable, terms: Sequence[_FoldTerm], seen: IntArray, n_
     covariance = 0.5 * (covariance + covariance.transpose(0, 2, 1))
     return OneStep(
         scores,
+        mean_influence,
         _embed_noise(table, seen, n_models, tuple(folds), mean_influence, covariance),
         determined,
         tuple(term.facts for term in terms),
     )
 
 
-def _keep_offsets(scores: FloatArray, determined: IntArray, correction: FloatArray) -> None:
-    """Give back (in place) the part of `correction` that moved classes of models against each other.
+def keep_offsets(step: OneStep, component: IntArray) -> FloatArray:
+    """The scores of `step` without the part of its correction that moved components of models against each other.
 
-    No gap between classes is determined, so a one-step there is noise over nearly no information (two friendlies made a team
-    best of the world by 15); the fits' own, shrunken offsets stand. Gaps inside a class keep their step.
+    `component` (n_tasks, n_models): inside a task, gaps between models of equal codes have a finite standard error; -1 for models
+    without any data. Across components a step is noise over nearly no information (two friendlies made a team best of the world by
+    15), so that the fits' own, shrunken offsets stand. Gaps inside a component keep their step.
     """
-    for t, codes in enumerate(determined):
+    scores = step.scores.copy()
+    for t, codes in enumerate(component):
         if (codes == codes[0]).all():
             continue
         classes, place, size = np.unique(codes, return_inverse=True, return_counts=True)
         if (classes >= 0).sum() > 1:
-            offset = np.bincount(place, correction[t], len(classes)) / size
+            offset = np.bincount(place, step.correction[t], len(classes)) / size
             scores[t] -= np.where(codes >= 0, offset[place], 0.0)
+    return scores
 
 
 def _embed_noise(

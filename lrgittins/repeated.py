@@ -56,7 +56,8 @@ def average_splits(steps: list[OneStep]) -> tuple[OneStep, float]:
         determined = np.where(determined >= 0, np.unique(pairs, return_inverse=True)[1].reshape(pairs.shape), -1)
     noise = RepeatedNoise(tuple(step.noise for step in steps), covariance)
     facts = tuple(fact for step in steps for fact in step.facts)
-    return OneStep(scores, noise, determined, facts), _spread(steps, scores, covariance, determined)
+    correction = np.mean([step.correction for step in steps], axis=0)
+    return OneStep(scores, correction, noise, determined, facts), _spread(steps, scores, covariance, determined)
 
 
 def _spread(steps: list[OneStep], scores: FloatArray, covariance: FloatArray, determined: IntArray) -> float:
