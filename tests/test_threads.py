@@ -77,7 +77,7 @@ import lrgittins as lg
 from lrgittins.simulate import low_rank_scores, simulate_comparisons
 votes = simulate_comparisons(low_rank_scores(3, 6, 1), 2000)
 responses = lg.ResponseMatrix.from_array(np.random.default_rng(0).random((5, 24)))
-columns = {"task": ["t"] * 60, "model_a": ["a", "b", "c"] * 20, "model_b": ["d", "e"] * 30, "winner": ["left", "tie", "right", "right"] * 15}
+columns = {"task": ["t"] * 60, "model_a": list("abc") * 20, "model_b": list("de") * 30, "winner": "left tie right right".split() * 15}
 def work(_=None):
     board = lg.leaderboard(votes, rank=1, n_draws=400).to_frame().to_json()
     trace = lg.replay(responses, lg.GittinsPolicy(**responses.policy_arguments()), budget=0.5).to_frame().to_json()
@@ -125,7 +125,7 @@ def test_two_cold_processes_compile_the_whole_board_on_one_cache(tmp_path: Path)
     cache = tmp_path / "cache"
     code = """
 import lrgittins as lg
-votes = lg.Comparisons.from_frame({"model_a": list("abc") * 4, "model_b": list("bca") * 4, "winner": ["left", "right", "left", "right"] * 3}, task=None)
+votes = lg.Comparisons.from_frame({"model_a": list("abc") * 4, "model_b": list("bca") * 4, "winner": ["left", "right"] * 6}, task=None)
 print(lg.PerTaskBradleyTerry().fit(votes).scores_.to_numpy().tobytes().hex())
 """
     env = environment(NUMBA_CACHE_DIR=str(cache), LRGITTINS_NUMBA_CACHE=None)
