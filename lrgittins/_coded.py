@@ -6,7 +6,8 @@ else sends its whole batch to `VoteCounter.add`'s thorough way, which knows ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -137,10 +138,11 @@ class CodedCounter:
             "winner": self._slots("winner", coded, key, self._verdict, 1),
         }
         roles = ("task", "model_a", "model_b", "winner")
-        arguments = (*(coded[role][0] for role in roles), *(slots[role] for role in roles), n_models)
-        done = add_coded_votes(*arguments, 1, n, self._counts)
+        columns: tuple[Any, ...] = (*(coded[role][0] for role in roles), *(slots[role] for role in roles), n_models)
+        add: Callable[..., int] = partial(add_coded_votes, *columns)
+        done = add(1, n, self._counts)
         if done < n:
-            add_coded_votes(*arguments, -1, done, self._counts)
+            add(-1, done, self._counts)
             return False
         self._used = True
         return True

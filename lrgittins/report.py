@@ -64,7 +64,9 @@ def comparison_html(comparison: PolicyComparison, *, title: str | None = None) -
     """The page of a comparison; see `PolicyComparison.to_html`."""
     names = list(comparison.matrices)
     shown = [*names, *([ALL] if len(names) > 1 else [])]
-    matrices = [{"name": name, "title": _matrix_name(name), "picture": curve_picture(comparison, name)} for name in shown]
+    matrices: list[dict[str, Any]] = [
+        {"name": name, "title": _matrix_name(name), "picture": curve_picture(comparison, name)} for name in shown
+    ]
     return _render(
         "comparison.html.j2",
         title=check_title(title, f"Which configuration to evaluate next: {len(comparison.policies)} policies"),

@@ -105,7 +105,7 @@ def from_lmarena(
         columns["cluster"] = frame[cluster].to_numpy()[where]
     elif by_question:
         columns["cluster"] = frame["question_id"].astype(str).to_numpy()[where]
-    extra = {name: name for name in ("id", "cluster") if name in columns}
+    extra: dict[str, Any] = {name: name for name in ("id", "cluster") if name in columns}
     return count_drops(Comparisons.from_frame(columns, **extra, **_checked(options)), drops)
 
 
@@ -147,7 +147,7 @@ def from_arena_rank(
     if outcome_map is not None:
         outcome = [_mapped(value, row, outcome_map) for row, value in enumerate(frame[outcome_col].tolist())]
         frame = frame.assign(**{outcome_col: np.array(outcome, dtype=np.float64)})
-    names = {"model_a": competitor_cols[0], "model_b": competitor_cols[1], "winner": outcome_col}
+    names: dict[str, Any] = {"model_a": competitor_cols[0], "model_b": competitor_cols[1], "winner": outcome_col}
     return Comparisons.from_frame(frame, task=task, **names, **options)
 
 
@@ -180,7 +180,7 @@ def _as_battles(frame: pd.DataFrame, drops: Counter[str]) -> pd.DataFrame:
     if "winner" not in frame.columns and set(_ONE_HOT) <= set(frame.columns):
         flags = np.array([[is_true(value) for value in frame[name]] for name in _ONE_HOT])
         # Where not exactly one is set there is no verdict, which the intake refuses or drops, as the caller says.
-        labels = np.append(np.array(list(_ONE_HOT.values()), dtype=object), None)
+        labels = np.array([*_ONE_HOT.values(), None], dtype=object)
         frame = frame.assign(winner=labels[np.where(flags.sum(axis=0) == 1, flags.argmax(axis=0), 3)])
     need_columns(frame, ["model_a", "model_b", "winner"], _WHAT, ComparisonError)
     inconsistent = frame["winner"].astype(object).eq("tie (inconsistent)")

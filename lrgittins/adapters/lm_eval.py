@@ -106,7 +106,7 @@ def _read_logs(model: str, given: Any) -> list[tuple[str, str, pd.DataFrame]]:
     if not (isinstance(paths, list) and paths and all(isinstance(path, (str, os.PathLike)) for path in paths)):
         frame = read_source(given, ResponseError, f"{_WHAT} of {model!r}")
         named = frame["task"].astype(str) if "task" in frame.columns else pd.Series("samples", index=frame.index)
-        return [(task, f"the samples of {model!r}", part) for task, part in frame.groupby(named, sort=True)]  # type: ignore[misc]
+        return [(task, f"the samples of {model!r}", part) for task, part in frame.groupby(named, sort=True)]
     files: list[Path] = []
     for path in map(Path, paths):
         inside = _sample_files(path) if path.is_dir() else [path]
@@ -206,7 +206,7 @@ def _check_documents(rows: pd.DataFrame) -> None:
 def _refuse_repeats(rows: pd.DataFrame, ids: pd.Series) -> None:
     again = pd.DataFrame({"model": rows["model"], "id": ids}).duplicated()
     if again.any():
-        first = again.idxmax()
+        first: Any = again.idxmax()
         raise ResponseError(
             f"{int(again.sum())} duplicate samples (first: model {rows['model'][first]!r}, document {ids[first]!r}); keep one a document"
         )
