@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from ._clusters import ClusterSums, sum_clusters
 from ._kernels.influence import accumulate_influence
@@ -239,7 +240,8 @@ class _FoldTerm:
         augmented[p, p] = size
         root = semidefinite_root(augmented)
         root[:p] = factor.solve(root[:p])
-        joint = root @ root.T
+        half = scipy.linalg.blas.dsyrk(1.0, root, lower=1)
+        joint = half + np.tril(half, -1).T
         return cls(space, scores, factor, joint, correction, fold_count, residual, determined, facts)
 
 

@@ -192,11 +192,11 @@ class Arrowhead:
             typical = float(largest[largest > 0.0].mean()) if (largest > 0.0).any() else 1.0
             for t in self.deficient_tasks:
                 blocks[t] += max(float(largest[t]), typical * 1e-3) * np.eye(rank)
-        block_roots: FloatArray = np.linalg.cholesky(blocks).astype(np.float64, copy=False)
-        reduced: FloatArray = np.linalg.solve(block_roots, self.cross).astype(np.float64, copy=False)
+        # Inverses of the small roots: products with them cost a fifth of as many small solves.
+        inverse_roots: FloatArray = np.linalg.inv(np.linalg.cholesky(blocks)).astype(np.float64, copy=False)
+        reduced = inverse_roots @ self.cross
         coupling = _couple(self.space.left, reduced)  # C_t, with C_t' C_t = B_t' A_tt^{-1} B_t
         if bend is not None:
-            inverse_roots = np.linalg.inv(block_roots)
             coupling = coupling + (inverse_roots[:, :, :, None] * bend[:, None, :, :]).reshape(coupling.shape)
         schur = self.models_block - coupling.T @ coupling
         size = schur.shape[0]
@@ -216,7 +216,7 @@ class Arrowhead:
             step = max(1e-10 * scale, 99.0 * added, 1e-300)
             diagonal += step
             added += step
-        return ArrowheadFactor(self, block_roots, coupling, root, added)
+        return ArrowheadFactor(self, inverse_roots, coupling, root, added)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +224,7 @@ class ArrowheadFactor:
     """A factored `Arrowhead`; `ridge` is what had to be added to the Schur complement (0 where it was positive definite)."""
 
     operator: Arrowhead
-    block_roots: FloatArray
+    inverse_roots: FloatArray  # of the Cholesky roots of the blocks, (n_tasks, r, r)
     coupling: FloatArray
     schur_root: FloatArray
     ridge: float
@@ -236,12 +236,12 @@ class ArrowheadFactor:
         cut = n_tasks * rank
         columns = rhs.reshape(space.dimension, -1)
         k = columns.shape[1]
-        whitened = np.linalg.solve(self.block_roots, columns[:cut].reshape(n_tasks, rank, k))
+        whitened = self.inverse_roots @ columns[:cut].reshape(n_tasks, rank, k)
         models_part = columns[cut:] - self.coupling.T @ whitened.reshape(cut, k)
         if len(models_part):
             models_part = scipy.linalg.cho_solve((self.schur_root, True), models_part, check_finite=False)
         remainder = whitened - (self.coupling @ models_part).reshape(n_tasks, rank, k)
-        tasks_part = np.linalg.solve(self.block_roots.transpose(0, 2, 1), remainder)
+        tasks_part = self.inverse_roots.transpose(0, 2, 1) @ remainder
         return np.concatenate([tasks_part.reshape(cut, k), models_part]).reshape(rhs.shape)
 
     @cached_property
