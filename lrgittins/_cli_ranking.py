@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .comparisons import Comparisons
 
 ESTIMATORS = ("low-rank", "per-task", "pooled")
+WIDTH = 100  # of what is printed for people
 METHODS = ("max-t", "step-down", "order-statistic", "one-sided")
 WRITERS = {  # the last argument: the units scores are shown in
     ".csv": lambda board, path, units: board.to_csv(path, **units),
@@ -377,4 +379,4 @@ def describe_checks(board: Leaderboard) -> str:
         value = entry["value"]
         lines.append(f"  {name} failed: {number(value) if isinstance(value, float) else value} ({entry['detail']})")
     lines += [f"note: {note}" for note in board.notes]
-    return "\n".join(lines)
+    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False) for line in lines)

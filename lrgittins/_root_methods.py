@@ -111,6 +111,8 @@ def fill_roots(
 ) -> PanelValues:
     """One run of the panel kernel at one level, from the roots in `roots` (NaN: none) into them; `keep` the last chain's W."""
     settings = PANEL_LEVELS[level]
+    # One compiled form, whether the caller's arrays are read-only or not.
+    unit_cost, batch, std = (np.require(array, requirements=["C", "W"]) for array in (unit_cost, batch, std))
     nodes, weights = gauss_legendre(settings.n_nodes)
     n_stages = len(std)
     starts, widths, rights = np.zeros(n_stages), np.ones(n_stages), np.zeros(n_stages)

@@ -85,7 +85,7 @@ def test_rank_tables_fit_the_terminal(votes_file: Path) -> None:
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= WIDTH
-    assert "Top 4 of 8 models, 95 % simultaneous (family task, step-down, cross-fit)" in lines
+    assert "Top 4 of 8 models, 95 % simultaneous (family task, step-down, parametric)" in lines
     assert sum(line.startswith("rank ") for line in lines) == 3  # one table a task
     assert sum("... 4 more" in line for line in lines) == 3
     assert any(line.startswith("checks: ") for line in lines)
@@ -231,7 +231,7 @@ def test_check_reports_pieces_and_drops(tmp_path: Path) -> None:
         (["--alias", "x"], ["OLD=NEW"]),
         (["--task", "topic"], ["'topic' (--task)", "--single-task"]),
         (["--estimator", "pooled", "--rank", "3"], ["--rank", "low-rank"]),
-        (["--out", "board.html"], [".json", ".parquet"]),
+        (["--out", "board.xlsx"], [".json", ".parquet"]),
         (["--out", "board"], [".csv"]),
         (["--out", "no/such/folder/board.csv"], ["does not exist"]),
         (["--method", "bonferroni"], ["bonferroni", "step-down"]),

@@ -77,7 +77,7 @@ def board_of(names, **options):
 
 @pytest.fixture(scope="module")
 def inference():
-    return lg.infer_gaps(simulated(n=2000)[1], lg.LowRankBradleyTerry(rank=2))
+    return lg.infer_gaps(simulated(n=2000)[1], lg.LowRankBradleyTerry(rank=2), calibration="cross-fit")
 
 
 @pytest.fixture(scope="module")

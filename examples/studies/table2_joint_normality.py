@@ -218,7 +218,8 @@ def draw(frame: pd.DataFrame, truth: pd.DataFrame, path: Path) -> None:
         ax.set_ylabel(names[1].replace("$", r"\$"), fontsize=8)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=3, fontsize=8)
     grid = np.linspace(-4.0, 4.0, 200)
-    for method, style in zip(FITS, ({"color": "#0b5d3b"}, {"color": "#d9822b", "linestyle": "--"}), strict=True):
+    styles = {"color": "#0b5d3b"}, {"color": "#4a78b5", "linestyle": ":"}, {"color": "#d9822b", "linestyle": "--"}
+    for method, style in zip(FITS, styles, strict=True):
         rows = frame[frame.method == method]
         values = (stack(rows, "estimate") - true_gap) / np.sqrt(stack(rows, "variance"))
         values = values[np.isfinite(values)]
