@@ -40,7 +40,7 @@ def board() -> dict[str, Any]:
                     for name, value in zip(columns, (task, models[i], models[j], verdict, times), strict=True):
                         columns[name].append(value)
     votes = lg.Comparisons.from_frame(columns, count="n")
-    found = lg.leaderboard(votes, rank=1, top_k=2, n_draws=100)
+    found = lg.leaderboard(votes, rank=1, top_k=2, calibration="cross-fit", n_draws=100)
     frame = found.to_frame()
     return {name: frame[name].tolist() for name in ("model", "score", "std_error", "rank", "rank_low", "rank_high", "certificate")}
 
