@@ -1,16 +1,182 @@
-"""The benchmark comparison: reads asv's result files and baselines, and lists what got worse."""
+"""The benchmarks run at their smallest sizes, and the comparison of their results lists what got worse."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import inspect
+import itertools
 import json
+import math
+import os
+import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-SCRIPT = Path(__file__).resolve().parents[1] / "asv_bench" / "compare.py"
+FOLDER = Path(__file__).resolve().parents[1] / "asv_bench"
+SCRIPT = FOLDER / "compare.py"
+PACKAGE = "asv_benchmarks_under_test"  # `benchmarks` is also the name of a folder at the project's root
+MODULES = [
+    "bands",
+    "baselines",
+    "boards",
+    "imports",
+    "induction",
+    "inference",
+    "intake",
+    "logistic",
+    "low_rank",
+    "policies",
+    "quality",
+    "replay",
+]
+# Parameters that are sizes: their first value is the smallest. Every value of the others is tried.
+SIZES = {
+    "arms_x_examples",
+    "arms_x_examples_x_batch",
+    "n",
+    "n_arms",
+    "n_examples_x_batch",
+    "n_prices",
+    "rows",
+    "shape",
+    "size",
+}
+KINDS = ("time_", "timeraw_", "peakmem_", "track_")
+# They start fresh processes, some of which compile every kernel.
+FRESH_PROCESSES = {"FirstCall", "FirstCallSeconds"}
+
+
+def load_benchmarks() -> ModuleType:
+    """The package under a name of its own, without the environment variables that it sets."""
+    if PACKAGE not in sys.modules:
+        init = FOLDER / "benchmarks" / "__init__.py"
+        spec = importlib.util.spec_from_file_location(PACKAGE, init, submodule_search_locations=[str(init.parent)])
+        assert spec is not None and spec.loader is not None
+        sys.modules[PACKAGE] = importlib.util.module_from_spec(spec)
+        before = dict(os.environ)
+        spec.loader.exec_module(sys.modules[PACKAGE])
+        os.environ.clear()
+        os.environ.update(before)
+    return sys.modules[PACKAGE]
+
+
+def load_module(name: str) -> ModuleType:
+    load_benchmarks()
+    return importlib.import_module(f"{PACKAGE}.{name}")
+
+
+def benchmark_methods(kind: type) -> list[str]:
+    return [name for name in dir(kind) if name.startswith(KINDS)]
+
+
+def benchmark_classes(name: str) -> list[type]:
+    """Classes of a module that asv measures; bases without a benchmark of their own are none."""
+    module = load_module(name)
+    found = [kind for _, kind in inspect.getmembers(module, inspect.isclass) if kind.__module__ == module.__name__]
+    return [kind for kind in found if benchmark_methods(kind)]
+
+
+def parameters_of(kind: type) -> tuple[list[str], list[list[Any]]]:
+    """Names and values, where asv also allows one plain list."""
+    values = list(getattr(kind, "params", []))
+    names = list(getattr(kind, "param_names", []))
+    return names, [list(axis) for axis in values] if values and isinstance(values[0], (list, tuple)) else [values] if values else []
+
+
+def smallest_set(kind: type) -> tuple[Any, ...]:
+    return tuple(axis[0] for axis in parameters_of(kind)[1])
+
+
+def all_kinds(kind: type) -> Iterator[tuple[Any, ...]]:
+    """Every value of what is no size, at the smallest sizes."""
+    names, values = parameters_of(kind)
+    return itertools.product(*(axis[:1] if name in SIZES else axis for name, axis in zip(names, values, strict=True)))
+
+
+def run_all(kind: type, parameters: tuple[Any, ...], *, memory: bool) -> dict[str, Any]:
+    """Every benchmark of a class once; what they returned. Without `memory`, none that repeats the work of a timed one."""
+    benchmark, names = kind(), benchmark_methods(kind)
+    if not memory:
+        names = [name for name in names if name.replace("peakmem_", "time_", 1) not in names or not name.startswith("peakmem_")]
+    if hasattr(benchmark, "setup"):
+        benchmark.setup(*parameters)
+    try:
+        return {name: getattr(benchmark, name)(*parameters) for name in names}
+    finally:
+        if hasattr(benchmark, "teardown"):
+            benchmark.teardown(*parameters)
+
+
+def check_results(results: dict[str, Any]) -> None:
+    """Tracked numbers are finite; the code of fresh processes compiles."""
+    for name, value in results.items():
+        if name.startswith("track_"):
+            assert math.isfinite(value), name
+        elif name.startswith("timeraw_"):
+            compile(value, name, "exec")
+        else:
+            assert value is None, f"{name} returns something: asv throws it away"
+
+
+def test_every_module_is_listed() -> None:
+    found = {path.stem for path in (FOLDER / "benchmarks").glob("*.py")} - {"__init__", "common"}
+    assert found == set(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_class_runs_at_its_smallest_size(module: str) -> None:
+    classes = benchmark_classes(module)
+    assert classes
+    for kind in classes:
+        names, values = parameters_of(kind)
+        assert len(names) == len(values), kind.__name__
+        if kind.__name__ in FRESH_PROCESSES:
+            continue
+        try:
+            check_results(run_all(kind, smallest_set(kind), memory=False))
+        except NotImplementedError as skipped:  # as asv skips
+            assert "which is not installed" in str(skipped), kind.__name__
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_sizes_grow_and_are_three(module: str) -> None:
+    for kind in benchmark_classes(module):
+        for name, axis in zip(*parameters_of(kind), strict=True):
+            if name in SIZES:
+                assert len(axis) == 3, f"{kind.__name__}: {name}"
+                work = [math.prod(int(number) for number in re.findall(r"\d+", str(size))[:2]) for size in axis]
+                assert work == sorted(work), f"{kind.__name__}: {name}"
+
+
+def test_large_intakes_are_left_out_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    intake = load_module("intake")
+    monkeypatch.setenv("LRGITTINS_BENCH_MAX_ROWS", "1000000")
+    for kind, other in ((intake.Frame, "object"), (intake.File, "csv")):
+        with pytest.raises(NotImplementedError, match="LRGITTINS_BENCH_MAX_ROWS=1000000"):
+            kind().setup(10**7, other)
+    intake.skip_large(10**6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", MODULES)
+def test_every_class_runs_with_every_method(module: str) -> None:
+    """Families, methods, policies, formats; memory; and the benchmarks that are plain functions."""
+    for kind in benchmark_classes(module):
+        for parameters in all_kinds(kind):
+            try:
+                check_results(run_all(kind, parameters, memory=True))
+            except NotImplementedError as skipped:
+                assert "which is not installed" in str(skipped), kind.__name__
+    for name, function in inspect.getmembers(load_module(module), inspect.isfunction):
+        if name.startswith("track_") and function.__module__ == load_module(module).__name__:
+            assert math.isfinite(function())
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One-step scores, bands of every method and family, and whole boards."""
+"""From votes to gaps with errors: the one-step alone, cross-fitted, repeated, and calibrated parametrically; the per-task baseline."""
 
 from __future__ import annotations
 
@@ -7,136 +7,119 @@ from typing import Any
 import numpy as np
 
 import lrgittins as lg
-from lrgittins.bands import METHODS
+from lrgittins.one_step import full_data_step
 
-from .common import RANK, SHAPES, Sized, seconds, votes
+from .common import RANK, Sized, infer, votes
 
-BAND_METHODS = [method for method in METHODS if method != "one-sided"]  # one-sided claims are made by `certify`
-BOARD_TARGET = "50x50"
-
-
-def infer(shape: str, n: int = 32_000) -> Any:
-    return lg.infer_gaps(votes(shape, n), lg.LowRankBradleyTerry(rank=RANK))
-
-
-def make_board(shape: str, n: int) -> Any:
-    """The board of the speed target: everything at once, 2000 draws."""
-    return lg.leaderboard(votes(shape, n), rank=RANK, family="all", n_draws=2000, calibration="cross-fit")
+N_SPLITS = 3
 
 
 class OneStep(Sized):
-    """Cross-fitted one-step scores with their noise (six fits and Fisher solves)."""
+    """One-step scores and their noise at a fit that exists: gradient, Fisher build, factor and solves."""
 
     def setup(self, shape: str) -> None:
-        infer(shape)
+        self.table = votes(shape)._table
+        self.fit = lg.LowRankBradleyTerry(rank=RANK)._fit_table(self.table)
+        self.step()
+
+    def step(self) -> Any:
+        n_models = self.table.n_models
+        return full_data_step(self.table, self.fit, "empirical", np.arange(n_models), n_models)
+
+    def time_one_step(self, shape: str) -> None:
+        self.step()
+
+    def peakmem_one_step(self, shape: str) -> None:
+        self.step()
+
+    def track_largest_correction(self, shape: str) -> float:
+        return float(np.abs(self.step().correction).max())
+
+
+class InferGaps(Sized):
+    """Base: a whole `infer_gaps`, with the calibration named."""
+
+    timeout = 300
+
+    def setup(self, shape: str) -> None:
+        self.votes = votes(shape)
+        self.infer()
+
+    def infer(self) -> lg.GapInference:
+        raise NotImplementedError
+
+
+class CrossFit(InferGaps):
+    """The paper's calibration: six training fits, one-steps and Fisher solves."""
+
+    def infer(self) -> lg.GapInference:
+        return lg.infer_gaps(self.votes, lg.LowRankBradleyTerry(rank=RANK), calibration="cross-fit")
 
     def time_infer_gaps(self, shape: str) -> None:
-        infer(shape)
+        self.infer()
 
     def peakmem_infer_gaps(self, shape: str) -> None:
-        infer(shape)
+        self.infer()
 
     def track_fisher_condition(self, shape: str) -> float:
-        return float(infer(shape).diagnostics["fisher_condition"]["value"])
+        return float(self.infer().diagnostics["fisher_condition"]["value"])
+
+    def track_median_std_error(self, shape: str) -> float:
+        return float(self.infer().gaps()["std_error"].median())
 
 
-class Wald(Sized):
-    """Per-task baseline through the same functions."""
+class RepeatedCrossFit(InferGaps):
+    """The mean over three independent splits into folds."""
 
-    def setup(self, shape: str) -> None:
-        self.estimator = lg.PerTaskBradleyTerry()
-        self.infer(shape)
-
-    def infer(self, shape: str) -> Any:
-        return lg.infer_gaps(votes(shape), self.estimator)
+    def infer(self) -> lg.GapInference:
+        return lg.infer_gaps(self.votes, lg.LowRankBradleyTerry(rank=RANK), calibration="cross-fit", n_splits=N_SPLITS)
 
     def time_infer_gaps(self, shape: str) -> None:
-        self.infer(shape)
+        self.infer()
 
     def peakmem_infer_gaps(self, shape: str) -> None:
-        self.infer(shape)
+        self.infer()
+
+    def track_split_spread(self, shape: str) -> float:
+        return float(self.infer().diagnostics["split_spread"]["value"])
 
 
-class Bands:
-    """Simultaneous bands over all gaps."""
+class Parametric(InferGaps):
+    """One fit of all data and thirty refits of simulated votes (the default for fits that polish)."""
 
-    params = [SHAPES, BAND_METHODS]
-    param_names = ["shape", "method"]
+    def infer(self) -> lg.GapInference:
+        return lg.infer_gaps(self.votes, lg.LowRankBradleyTerry(rank=RANK), calibration="parametric")
 
-    def setup(self, shape: str, method: str) -> None:
-        self.inference = infer(shape)
-        self.bands(method)
+    def time_infer_gaps(self, shape: str) -> None:
+        self.infer()
 
-    def bands(self, method: str) -> Any:
-        return self.inference.bands("all", method=method, n_draws=2000)
+    def peakmem_infer_gaps(self, shape: str) -> None:
+        self.infer()
 
-    def time_bands(self, shape: str, method: str) -> None:
-        self.bands(method)
-
-    def peakmem_bands(self, shape: str, method: str) -> None:
-        self.bands(method)
-
-    def track_declared_share(self, shape: str, method: str) -> float:
-        return float(np.mean(self.bands(method).to_frame()["sign"] != 0))
+    def track_median_std_error(self, shape: str) -> float:
+        return float(self.infer().gaps()["std_error"].median())
 
 
-class Families:
-    """A board of every family, one claim each."""
+class Wald(InferGaps):
+    """Per-task baseline through the same function; its inference needs no calibration."""
 
-    params = [["cell", "model", "task", "all"]]
-    param_names = ["family"]
+    def infer(self) -> lg.GapInference:
+        return lg.infer_gaps(self.votes, lg.PerTaskBradleyTerry())
 
-    def setup(self, family: str) -> None:
-        self.inference = infer("50x50")
-        self.certify(family)
+    def time_infer_gaps(self, shape: str) -> None:
+        self.infer()
 
-    def certify(self, family: str) -> Any:
-        return self.inference.certify(10, family=family, n_draws=2000)
-
-    def time_certify(self, family: str) -> None:
-        self.certify(family)
-
-    def peakmem_certify(self, family: str) -> None:
-        self.certify(family)
+    def peakmem_infer_gaps(self, shape: str) -> None:
+        self.infer()
 
 
-class Board(Sized):
-    """`leaderboard(rank=5, family="all", n_draws=2000)` at n = 32,000."""
-
-    timeout = 600
+class Covariance(Sized):
+    """The joint covariance of 500 gaps of a cross-fit."""
 
     def setup(self, shape: str) -> None:
-        make_board(shape, 32_000)
+        self.inference = infer(shape)
+        self.contrasts = list(self.inference.gaps()[["task", "model", "versus"]].iloc[:500].itertuples(index=False, name=None))
+        self.time_covariance(shape)
 
-    def time_leaderboard(self, shape: str) -> None:
-        make_board(shape, 32_000)
-
-    def peakmem_leaderboard(self, shape: str) -> None:
-        make_board(shape, 32_000)
-
-    def track_resolved_share(self, shape: str) -> float:
-        return float((make_board(shape, 32_000).to_frame()["certificate"] != "unresolved").mean())
-
-
-class BoardFromCounts:
-    """The same shape from counts: ten thousand times the votes cost no more."""
-
-    params = [[10**4, 10**6, 10**8]]
-    param_names = ["n"]
-
-    def setup(self, n: int) -> None:
-        make_board(BOARD_TARGET, n)
-
-    def time_leaderboard(self, n: int) -> None:
-        make_board(BOARD_TARGET, n)
-
-    def peakmem_leaderboard(self, n: int) -> None:
-        make_board(BOARD_TARGET, n)
-
-
-def track_cost_of_a_hundred_times_the_votes() -> float:
-    """CPU time at n = 10^8 over that at n = 10^6, both from counts."""
-    for n in (10**6, 10**8):
-        make_board(BOARD_TARGET, n)
-    few, many = (min(seconds(make_board, BOARD_TARGET, n) for _ in range(3)) for n in (10**6, 10**8))
-    return many / few
+    def time_covariance(self, shape: str) -> None:
+        self.inference.covariance(self.contrasts)

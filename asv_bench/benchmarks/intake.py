@@ -1,7 +1,8 @@
-"""Votes as strings become counts: frames, CSV and Parquet, up to a million rows (LRGITTINS_BENCH_ROWS adds a larger size)."""
+"""Reading votes, from 10^5 to 10^7 rows. LRGITTINS_BENCH_MAX_ROWS leaves out the sizes above it (the quick path: 1000000)."""
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from pathlib import Path
@@ -13,53 +14,73 @@ import pandas as pd
 import lrgittins as lg
 from lrgittins.simulate import low_rank_scores
 
-ROWS = [10**4, 10**5, 10**6]
-if "LRGITTINS_BENCH_ROWS" in os.environ:
-    ROWS.append(int(os.environ["LRGITTINS_BENCH_ROWS"]))
+ROWS = [10**5, 10**6, 10**7]
+WARM_ROWS = 20_000  # kernels depend on the kind of the columns, not on their length
+KINDS = ["object", "string", "category", "arrow"]  # "string" is what pandas 3 makes of text, "object" what pandas 2 did
 
 
-def vote_frame(n: int) -> pd.DataFrame:
-    """`n` rows of string columns: 20 tasks, 100 models, the winner as a label."""
+def skip_large(rows: int) -> None:
+    """NotImplementedError is asv's way to skip."""
+    limit = int(os.environ.get("LRGITTINS_BENCH_MAX_ROWS", ROWS[-1]))
+    if rows > limit:
+        raise NotImplementedError(f"{rows} rows are more than LRGITTINS_BENCH_MAX_ROWS={limit}")
+
+
+def vote_columns(rows: int) -> dict[str, np.ndarray]:
+    """Columns of Python strings: 20 tasks, 100 models, the winner as a label."""
     rng = np.random.default_rng(0)
     truth = low_rank_scores(20, 100, 3)
-    task, first = rng.integers(20, size=n), rng.integers(100, size=n)
-    second = (first + 1 + rng.integers(99, size=n)) % 100
+    task, first = rng.integers(20, size=rows), rng.integers(100, size=rows)
+    second = (first + 1 + rng.integers(99, size=rows)) % 100
     gap = truth.to_numpy()[task, first] - truth.to_numpy()[task, second]
-    won = rng.random(n) < 1.0 / (1.0 + np.exp(-gap))
-    return pd.DataFrame(
-        {
-            "task": truth.index.to_numpy(dtype=object)[task],
-            "model_a": truth.columns.to_numpy(dtype=object)[first],
-            "model_b": truth.columns.to_numpy(dtype=object)[second],
-            "winner": np.where(won, "model_a", "model_b").astype(object),
-        }
-    )
+    won = rng.random(rows) < 1.0 / (1.0 + np.exp(-gap))
+    tasks, models = truth.index.to_numpy(dtype=object), truth.columns.to_numpy(dtype=object)
+    winner = np.array(["model_b", "model_a"], dtype=object)[won.astype(np.int64)]
+    return {"task": tasks[task], "model_a": models[first], "model_b": models[second], "winner": winner}
+
+
+@functools.lru_cache(maxsize=2)
+def vote_table(rows: int, kind: str) -> Any:
+    """The columns as a frame of one kind of column, or as an Arrow table."""
+    frame = pd.DataFrame(vote_columns(rows), dtype=object)
+    if kind == "object":
+        return frame
+    if kind in ("string", "category"):
+        return frame.astype("str" if kind == "string" else "category")
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise NotImplementedError("needs pyarrow") from error
+    return pyarrow.Table.from_pandas(frame, preserve_index=False)
 
 
 class Frame:
-    """`Comparisons.from_frame` on string columns, and the per-task fit with all gaps from there."""
+    """`Comparisons.from_frame`, and the per-task fit with all gaps from there."""
 
-    params = ROWS
-    param_names = ["rows"]
+    params = [ROWS, KINDS]
+    param_names = ["rows", "kind"]
     timeout = 600
+    number = 1
 
-    def setup(self, rows: int) -> None:
-        self.frame = vote_frame(rows)
+    def setup(self, rows: int, kind: str) -> None:
+        skip_large(rows)
+        self.table = vote_table(WARM_ROWS, kind)
         self.all_gaps()
+        self.table = vote_table(rows, kind)
 
     def read(self) -> Any:
-        return lg.Comparisons.from_frame(self.frame)
+        return lg.Comparisons.from_frame(self.table)
 
     def all_gaps(self) -> Any:
         return lg.infer_gaps(self.read(), lg.PerTaskBradleyTerry()).gaps()
 
-    def time_from_frame(self, rows: int) -> None:
+    def time_from_frame(self, rows: int, kind: str) -> None:
         self.read()
 
-    def peakmem_from_frame(self, rows: int) -> None:
+    def peakmem_from_frame(self, rows: int, kind: str) -> None:
         self.read()
 
-    def time_strings_to_all_gaps(self, rows: int) -> None:
+    def time_to_all_gaps(self, rows: int, kind: str) -> None:
         self.all_gaps()
 
 
@@ -69,19 +90,22 @@ class File:
     params = [ROWS, ["csv", "parquet"]]
     param_names = ["rows", "format"]
     timeout = 600
+    number = 1
 
     def setup(self, rows: int, format: str) -> None:
+        skip_large(rows)
         self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name) / f"votes.{format}"
-        frame = vote_frame(rows)
-        if format == "csv":
-            frame.to_csv(self.path, index=False)
-        else:
-            try:
-                frame.to_parquet(self.path, index=False)
-            except ImportError as error:
-                raise NotImplementedError("needs pyarrow") from error  # asv's way to skip
-        lg.Comparisons.read(self.path)
+        for n in (WARM_ROWS, rows):
+            self.path = Path(self.folder.name) / f"votes_{n}.{format}"
+            if format == "csv":
+                vote_table(n, "object").to_csv(self.path, index=False)
+            else:
+                table = vote_table(n, "arrow")
+                from pyarrow import parquet
+
+                parquet.write_table(table, self.path)
+            if n == WARM_ROWS:
+                lg.Comparisons.read(self.path)  # compiles
 
     def teardown(self, rows: int, format: str) -> None:
         self.folder.cleanup()

@@ -74,6 +74,9 @@ class Compare:
     def time_five_runs(self, size: str) -> None:
         self.run(5)
 
+    def peakmem_five_runs(self, size: str) -> None:
+        self.run(5)
+
     def track_sum_of_regret(self, size: str) -> float:
         table = self.run(5).at()
         return float(table.loc[table["policy"] == "gittins", "regret"].sum())
