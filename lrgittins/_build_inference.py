@@ -43,7 +43,7 @@ def infer_low_rank(
 ) -> GapInference:
     table = comparisons._table
     if table.n_tasks == 1:
-        return _infer_single_task(comparisons, estimator, seed)
+        return _infer_single_task(comparisons, estimator, n_splits, seed)
     n_tasks, n_models = table.n_tasks, table.n_models
     seen = np.unique(np.concatenate([table.low, table.high]))
     place = np.cumsum(np.isin(np.arange(n_models), seen)) - 1
@@ -62,6 +62,8 @@ def infer_low_rank(
             f"standard errors scaled by {scale.min():.3f} to {scale.max():.3f} (tasks), from {n_refits} refits of simulated votes; "
             "outside the paper's theory, which is for cross-fitting"
         )
+        if table.cluster is not None:
+            notes.append("the simulated votes were independent, those of a cluster too; calibration='cross-fit' keeps clusters together")
         if n_missed:
             notes.append(f"{n_missed} of {n_refits} refits stopped before their tolerance; raise max_iter")
     else:
@@ -119,7 +121,7 @@ def infer_low_rank(
     )
 
 
-def _infer_single_task(comparisons: Comparisons, estimator: Any, seed: int | None) -> GapInference:
+def _infer_single_task(comparisons: Comparisons, estimator: Any, n_splits: int, seed: int | None) -> GapInference:
     """One task has nothing to share: its low-rank fit is a plain Bradley-Terry fit, and so is its inference.
 
     A one-step from a training fold would be much worse: a fold that takes a model's only loss with it leaves an unbounded
@@ -128,6 +130,7 @@ def _infer_single_task(comparisons: Comparisons, estimator: Any, seed: int | Non
     plain = PerTaskBradleyTerry(disconnected="allow", tol=estimator.tol, max_iter=estimator.max_iter)
     wald = infer_wald(comparisons, plain, False, seed)
     note = "one task has nothing to share: a plain Bradley-Terry fit with Wald inference on all data, without folds"
+    note += f"; n_splits={n_splits} had nothing to repeat" if n_splits > 1 else ""
     return replace(wald, estimator=estimator, notes=(note, *wald.notes))
 
 

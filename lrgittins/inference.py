@@ -447,6 +447,8 @@ def infer_gaps(
         unmeasured = clustered or not getattr(estimator, "polish", False)
         folds = not low_rank or asked_for_folds or n_splits > 1 or unmeasured or comparisons.n < n_folds
         calibration = "cross-fit" if folds else "parametric"
+    if asked_for_folds and calibration == "parametric":
+        raise ParameterError(f"calibration='parametric' uses all data without folds; leave n_folds={n_folds} out, or use 'cross-fit'")
     if n_splits > 1 and (calibration == "parametric" or not low_rank):
         made = "calibration='parametric'" if calibration == "parametric" else f"{type(estimator).__name__}'s Wald inference"
         raise ParameterError(f"n_splits={n_splits} repeats cross-fitting, but {made} uses all data without folds; leave n_splits at 1")
