@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ except ImportError:  # Windows: run one at a time yourself
     fcntl = None  # type: ignore[assignment]
 
 EMPTY: dict[str, Any] = {"version": 1, "generation": 0, "files": {}, "counts": None, "board": None, "board_generation": None}
+OWN_FILES = re.compile(r"(counts|board)-\d+\.json")  # the folder may hold other people's files
 
 
 class NightlyError(Exception):
@@ -80,7 +82,7 @@ class State:
         os.replace(temporary, self.path)
         self.data = data
         for path in self.folder.glob("*-*.json"):
-            if path.name not in (data["counts"], data["board"]):
+            if OWN_FILES.fullmatch(path.name) and path.name not in (data["counts"], data["board"]):
                 path.unlink(missing_ok=True)
 
 
@@ -146,7 +148,9 @@ def refresh(state: State, options: argparse.Namespace) -> None:
     """Count, certify, tell."""
     n_new, lines = count_files(state, options.files, {"on_invalid": options.on_invalid})
     print("\n".join(lines))
-    if state.data["board_generation"] == state.data["generation"]:
+    settings = {"rank": options.rank, "top_k": options.top_k, "seed": options.seed}
+    same_settings = state.data.get("board_options") == settings
+    if state.data["board_generation"] == state.data["generation"] and same_settings:
         print("nothing new: the board stays as it is")
         return
     votes, old = state.counts(), state.board()
@@ -156,7 +160,9 @@ def refresh(state: State, options: argparse.Namespace) -> None:
     changes = describe_changes(old, board)
     name = f"board-{state.data['generation']}.json"
     board.to_json(state.folder / name)
-    state.commit(board=name, board_generation=state.data["generation"])
+    state.commit(board=name, board_generation=state.data["generation"], board_options=settings)
+    if old is not None and not same_settings:
+        print("the board has other options than the last one: " + ", ".join(f"{key}={value}" for key, value in settings.items()))
     print(f"{votes.n:,} votes in all, {n_new:,} of them new")
     print("\n".join(changes))
 
