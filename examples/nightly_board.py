@@ -5,6 +5,8 @@ by its content: giving it twice, or running twice on one day, changes nothing. A
 refused, as its old votes cannot be taken back out. Counts, list of files and board change together: everything new is written beside
 what is there, and one replacement of `state.json` makes it count, so a run may be killed at any moment and started again.
 
+Other options (`--rank`, `--top-k`, `--seed`) than those of the last board make a new one, with or without new votes.
+
 If the votes cannot be ranked (two groups of models that never meet, say) they are kept, the old board stays, and the next run tries again.
 """
 
@@ -158,7 +160,8 @@ def refresh(state: State, options: argparse.Namespace) -> None:
         raise NightlyError("there are no votes yet")
     board = lg.leaderboard(votes, rank=options.rank, top_k=options.top_k, random_state=options.seed)
     changes = describe_changes(old, board)
-    name = f"board-{state.data['generation']}.json"
+    last = state.data["board"]  # a name of its own: the last board stays whole until this one counts
+    name = f"board-{1 + (0 if last is None else int(last[len('board-') : -len('.json')]))}.json"
     board.to_json(state.folder / name)
     state.commit(board=name, board_generation=state.data["generation"], board_options=settings)
     if old is not None and not same_settings:

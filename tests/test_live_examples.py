@@ -189,6 +189,34 @@ def test_nightly_board(days: list[Path], tmp_path: Path, monkeypatch: pytest.Mon
     assert "counted with other content" in capsys.readouterr().err and contents(folder) == before
 
 
+def test_nightly_board_with_other_options(
+    days: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, folder = load("nightly_board"), tmp_path / "state"
+    for options in (["--rank", 1, "--top-k", 1], ["--rank", 1, "--top-k", 2], ["--rank", 1], ["--rank", 1, "--seed", 3]):
+        assert call(module, monkeypatch, days[0], "--state", folder, *options) == 0
+        assert "nothing new" not in capsys.readouterr().out
+        found = lg.Leaderboard.read(folder / state_of(folder)["board"]).to_frame()
+        top_k, seed = (dict(zip(options[::2], options[1::2], strict=True)).get(name, d) for name, d in (("--top-k", None), ("--seed", 0)))
+        wanted = lg.leaderboard(lg.Comparisons.read(days[0]), rank=1, top_k=top_k, random_state=seed)
+        pd.testing.assert_frame_equal(found, wanted.to_frame())
+        before = contents(folder)
+        assert call(module, monkeypatch, days[0], "--state", folder, *options) == 0
+        assert "nothing new" in capsys.readouterr().out and contents(folder) == before and len(before) == 4
+
+
+def test_nightly_board_leaves_other_files_alone(days: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, folder = load("nightly_board"), tmp_path / "state"
+    folder.mkdir()
+    others = ["package-lock.json", "counts-final.json", "board-1.json.json", "my-board-1.json", "board-1-old.json"]
+    for name in others:
+        (folder / name).write_text("{}", encoding="utf-8")
+    for given in (days[:1], days):
+        assert call(module, monkeypatch, *given, "--state", folder, "--rank", 1) == 0
+    ours = {"lock", "state.json", state_of(folder)["counts"], state_of(folder)["board"]}
+    assert set(contents(folder)) == ours | set(others) and "counts-2.json" in ours
+
+
 class Crash(BaseException):
     """Stands for the moment a process is killed."""
 
