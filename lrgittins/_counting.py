@@ -40,8 +40,8 @@ class Options:
         if declared is not None:
             declared = list(dict.fromkeys(alias.get(name, name) for name in declared))
         return cls(
-            check_choice(ties, "ties", ("half", "drop", "error")),
-            check_choice(both_bad, "both_bad", ("tie", "drop", "error")),
+            check_choice(ties, "ties", _winners.TIE_POLICIES),
+            check_choice(both_bad, "both_bad", _winners.BOTH_BAD_POLICIES),
             check_choice(on_invalid, "on_invalid", ("error", "drop")),
             alias,
             check_universe(tasks, "tasks", "task"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
-import tempfile
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -15,9 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ._files import write_atomically
 from ._optional import import_optional
 from ._votes import MAX_COUNT, MAX_TOTAL, Tally, VoteLog, Votes, group_votes
-from ._winners import BOTH_BAD, DECISIVE, TIE
+from ._winners import BOTH_BAD, BOTH_BAD_POLICIES, DECISIVE, TIE, TIE_POLICIES
 from .errors import ComparisonError
 
 SCHEMA = "lrgittins-counts"
@@ -44,7 +43,10 @@ def write_counts(path: Path, log: VoteLog, ties: str, both_bad: str) -> None:
         data = frame.to_csv(index=False, lineterminator="\n").encode()
     if kind.endswith(".gz"):
         data = gzip.compress(data, mtime=0)
-    _write_atomically(path, data)
+    try:
+        write_atomically(path, data)
+    except OSError as error:
+        raise ComparisonError(f"{path}: cannot be written ({error})") from error
 
 
 def read_counts(path: Path) -> tuple[VoteLog, str, str]:
@@ -68,7 +70,8 @@ def read_counts(path: Path) -> tuple[VoteLog, str, str]:
         raise
     except (OSError, ValueError, EOFError, zlib.error, RecursionError) as error:
         raise ComparisonError(f"{path}: cannot be read as a counts file ({str(error)[:300]})") from error
-    return _from_frame(path, frame, head), str(head.get("ties")), str(head.get("both_bad"))
+    _check_head(path, head)
+    return _from_frame(path, frame, head), head["ties"], head["both_bad"]
 
 
 def _suffix(path: Path) -> str:
@@ -189,6 +192,37 @@ def _check_version(path: Path, schema: Any, version: Any) -> None:
         raise ComparisonError(f"{path}: is from a newer lrgittins (schema version {version}, known is {SCHEMA_VERSION}); upgrade")
 
 
+def _check_head(path: Path, head: dict[str, Any]) -> None:
+    """Refuse a head with a field that is not what `_to_head` writes; labels, n_rows and dropped may be left out, as in CSV."""
+
+    def refuse(field: str, needed: str) -> None:
+        shown = repr(head.get(field))
+        shown = shown if len(shown) <= 100 else f"{shown[:97]}..."
+        raise ComparisonError(f"{path}: field {field!r} of the head must be {needed}, got {shown}; write the file with write_counts")
+
+    def is_count(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOTAL
+
+    def is_name(value: Any) -> bool:
+        return isinstance(value, str) and bool(value.strip())
+
+    def is_drop(entry: Any) -> bool:
+        if not isinstance(entry, list) or len(entry) != 3:
+            return False
+        return is_name(entry[0]) and (entry[1] is None or is_name(entry[1])) and is_count(entry[2])
+
+    for field, choices in (("ties", TIE_POLICIES), ("both_bad", BOTH_BAD_POLICIES)):
+        if head.get(field) not in choices:
+            refuse(field, f"one of {', '.join(choices)}")
+    if "n_rows" in head and not is_count(head["n_rows"]):
+        refuse("n_rows", "an integer from 0 on")
+    for field in ("tasks", "models"):
+        if field in head and not (isinstance(head[field], list) and all(map(is_name, head[field]))):
+            refuse(field, "a list of names")
+    if "dropped" in head and not (isinstance(head["dropped"], list) and all(map(is_drop, head["dropped"]))):
+        refuse("dropped", "a list of [reason, task or null, number of rows]")
+
+
 def _from_frame(path: Path, frame: pd.DataFrame, head: dict[str, Any]) -> VoteLog:
     missing = [name for name in _COLUMNS if name not in frame.columns]
     if missing:
@@ -204,12 +238,18 @@ def _from_frame(path: Path, frame: pd.DataFrame, head: dict[str, Any]) -> VoteLo
     if numbers["count"].sum() > MAX_TOTAL:
         raise ComparisonError(f"{path}: the counts add up to more than 2**62 comparisons; rescale them")
     labels = {name: [_label(path, name, value) for value in frame[name].tolist()] for name in ("task", "model_a", "model_b", "verdict")}
-    tasks = sorted({*labels["task"], *map(str, head.get("tasks") or ())})
-    models = sorted({*labels["model_a"], *labels["model_b"], *map(str, head.get("models") or ())})
+    tasks = sorted({*labels["task"], *head.get("tasks", ())})
+    models = sorted({*labels["model_a"], *labels["model_b"], *head.get("models", ())})
     kind_of = {word: kind for kind, word in _KINDS.items()}
     unknown = sorted(set(labels["verdict"]) - set(kind_of))
     if unknown:
         raise ComparisonError(f"{path}: column 'verdict' holds {unknown[:5]}; known are {sorted(kind_of)}")
+    verdict = np.array([kind_of[word] for word in labels["verdict"]], dtype=np.int8)
+    torn = np.flatnonzero((verdict != DECISIVE) & (numbers["outcome"] != 0.5))
+    if len(torn):
+        raise ComparisonError(
+            f"{path}: column 'outcome' has {len(torn)} values other than 0.5 where 'verdict' says tie or both_bad, first in row {torn[0]}"
+        )
     task_of, model_of = ({label: code for code, label in enumerate(names)} for names in (tasks, models))
     real = numbers["count"] > 0
     clusters = None
@@ -224,42 +264,20 @@ def _from_frame(path: Path, frame: pd.DataFrame, head: dict[str, Any]) -> VoteLo
         np.array([model_of[label] for label in labels["model_a"]], dtype=np.int64)[real],
         np.array([model_of[label] for label in labels["model_b"]], dtype=np.int64)[real],
         numbers["outcome"][real],
-        np.array([kind_of[word] for word in labels["verdict"]], dtype=np.int8)[real],
+        verdict[real],
         numbers["count"][real].astype(np.int64),
         cluster,
     )
     if len(votes) == 0 or (votes.model_a == votes.model_b).any():
         raise ComparisonError(f"{path}: holds {'no comparisons' if len(votes) == 0 else 'comparisons of a model with itself'}")
+    dropped: Tally = Counter()
+    for reason, task, rows in head.get("dropped", ()):
+        dropped[(reason, task)] += rows
     n_rows = head.get("n_rows", int(votes.count.sum()))
-    return VoteLog(tasks, models, group_votes(votes), None, clusters, None, int(n_rows), _tally(path, head))
+    return VoteLog(tasks, models, group_votes(votes), None, clusters, None, n_rows, dropped)
 
 
 def _label(path: Path, name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ComparisonError(f"{path}: column {name!r} holds {value!r} where a name is needed")
     return value
-
-
-def _tally(path: Path, head: dict[str, Any]) -> Tally:
-    tally: Tally = Counter()
-    try:
-        for reason, task, rows in head.get("dropped", []):
-            tally[(str(reason), None if task is None else str(task))] += int(rows)
-    except (TypeError, ValueError) as error:
-        raise ComparisonError(f"{path}: the list of dropped rows is damaged ({error})") from error
-    return tally
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    """A reader sees the old file or the new one, never a part."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise ComparisonError(f"{path}: cannot be written ({error})") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ._labels import MISSING, LabelIndex, factorize, to_numbers
 from ._outcomes import FloatArray, IntArray
 
 DECISIVE, TIE, BOTH_BAD = 0, 1, 2
+TIE_POLICIES, BOTH_BAD_POLICIES = ("half", "drop", "error"), ("tie", "drop", "error")
 OK, WINNER_MISSING, WINNER_UNKNOWN, WINNER_AMBIGUOUS, WINNER_RANGE = 0, 1, 2, 3, 4
 
 _KEYWORDS: dict[str, tuple[float, int]] = {
@@ -47,13 +49,14 @@ def decode_winners(
 ) -> Verdicts:
     """Read a winner column given the codes of both models of each row.
 
-    Where models are named by integers, an integer column may hold the winner's own name (`numbers_may_name`); a float is
-    always an outcome.
+    Where models are named by integers, an integer may be the winner's own name (`numbers_may_name`); a float or a bool is always an
+    outcome. Every value is judged by itself, so that the answer does not hang on which rows come in one batch.
     """
+    by_number = _named_by_integers(column, name, models) if numbers_may_name and models.kind == "int" else None
     numbers = to_numbers(column, name)
     if numbers is not None:
-        is_integer = _holds_integers(column)
-        return _decode_numbers(numbers, model_a, model_b, models, may_name=numbers_may_name and is_integer)
+        outcome, kind, fault = _grade(numbers)
+        return _settle(outcome, kind, fault, by_number, model_a, model_b)
     codes, values = factorize(column, name)
     outcome_of = np.full(len(values) + 1, np.nan)
     kind_of = np.zeros(len(values) + 1, dtype=np.int8)
@@ -72,20 +75,33 @@ def decode_winners(
                     fault_of[slot] = OK
                 if models.kind != "int":
                     named[slot] = models.lookup(text)
-        elif isinstance(value, (bool, int, float, np.number, np.bool_)):
-            one = _decode_number(float(value), models)
-            outcome_of[slot], kind_of[slot], fault_of[slot], named[slot] = one
+        elif isinstance(value, (bool, int, float, np.integer, np.floating, np.bool_, Decimal)):
+            outcome_of[slot], kind_of[slot], fault_of[slot] = _grade_one(value)
         elif value is None:
             fault_of[slot] = WINNER_MISSING
-    return _settle(outcome_of[codes], kind_of[codes], fault_of[codes], named[codes], model_a, model_b)
+    return _settle(outcome_of[codes], kind_of[codes], fault_of[codes], named[codes] if by_number is None else by_number, model_a, model_b)
 
 
-def _holds_integers(column: Any) -> bool:
-    """Whether whole numbers in the column were integers to begin with (a list of ints is an object array by now)."""
-    kind = getattr(getattr(column, "dtype", None), "kind", "")
-    if kind == "O":
-        return pd.api.types.infer_dtype(column, skipna=True) == "integer"
-    return kind in "iu" if kind else "int" in str(getattr(column, "type", ""))
+def _named_by_integers(column: Any, name: str, models: LabelIndex) -> IntArray | None:
+    """Code of the model that each row's integer names, -1 for none; None where the column has no integers."""
+    rows: IntArray | slice = slice(None)
+    if isinstance(column, np.ndarray) and column.dtype.kind == "O":
+        # Equal values share a code whatever their type, so integers must stand alone: 2 and 2.0, 1 and True are not one thing here.
+        if pd.api.types.infer_dtype(column, skipna=True) != "integer":
+            rows = np.flatnonzero(np.fromiter(map(_is_integer, column), dtype=bool, count=len(column)))
+            if len(rows) == 0:
+                return None
+    elif getattr(getattr(column, "dtype", None), "kind", "") in {"b", "f"}:
+        return None
+    codes, values = factorize(column[rows] if isinstance(column, np.ndarray) else column, name)
+    code_of = np.array([models.lookup(str(int(v))) if _is_integer(v) else MISSING for v in values] + [MISSING], dtype=np.int64)
+    named = np.full(len(column), MISSING, dtype=np.int64)
+    named[rows] = code_of[codes]
+    return named
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def decode_text_numbers(column: Any, name: str, model_a: IntArray, model_b: IntArray, models: LabelIndex) -> Verdicts | None:
@@ -125,29 +141,20 @@ def _grade(numbers: FloatArray) -> tuple[FloatArray, NDArray[np.int8], NDArray[n
     return outcome, (outcome == 0.5).astype(np.int8) * np.int8(TIE), fault
 
 
-def _decode_number(number: float, models: LabelIndex) -> tuple[float, int, int, int]:
+def _grade_one(value: Any) -> tuple[float, int, int]:
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond float64
+        number = np.inf
     outcome, kind, fault = _grade(np.array([number]))
-    named = models.lookup(str(int(number))) if models.kind == "int" and number.is_integer() else MISSING
-    return float(outcome[0]), int(kind[0]), int(fault[0]), named
-
-
-def _decode_numbers(numbers: FloatArray, model_a: IntArray, model_b: IntArray, models: LabelIndex, *, may_name: bool) -> Verdicts:
-    outcome, kind, fault = _grade(numbers)
-    if models.kind != "int" or not may_name:
-        return Verdicts(outcome, kind, fault)
-    # Models named by integers: a whole number may be the winner's own name.
-    named = np.full(len(numbers), MISSING, dtype=np.int64)
-    whole = np.flatnonzero(np.isfinite(numbers) & (numbers == np.floor(numbers)))
-    distinct, inverse = np.unique(numbers[whole], return_inverse=True)
-    named[whole] = np.array([models.lookup(str(int(x))) for x in distinct], dtype=np.int64)[inverse]
-    return _settle(outcome, kind, fault, named, model_a, model_b)
+    return float(outcome[0]), int(kind[0]), int(fault[0])
 
 
 def _settle(
-    outcome: FloatArray, kind: NDArray[np.int8], fault: NDArray[np.int8], named: IntArray, model_a: IntArray, model_b: IntArray
+    outcome: FloatArray, kind: NDArray[np.int8], fault: NDArray[np.int8], named: IntArray | None, model_a: IntArray, model_b: IntArray
 ) -> Verdicts:
     """Join the reading as a keyword with the reading as one of the row's models; both at once is ambiguous."""
-    if not (named >= 0).any():
+    if named is None or not (named >= 0).any():
         return Verdicts(outcome, kind, fault)
     is_a = (named >= 0) & (named == model_a)
     is_b = (named >= 0) & (named == model_b)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from ._files import write_atomically
 from ._optional import import_optional
 from .errors import StateError
 from .scales import check_scale, parse_anchor, rescale_board
@@ -51,6 +50,7 @@ def board_to_dict(board: Leaderboard, scale: str = "natural", anchor: Any = None
         "design": board.design,
         "n_draws": int(board.n_draws),
         "n_folds": int(board.n_folds),
+        "n_splits": int(board.n_splits),
         "critical_value": critical,
         "n_models": int(board.n_models),
         "random_state": board.random_state,
@@ -80,6 +80,7 @@ def board_fields(data: dict[str, Any]) -> dict[str, Any]:
         names = ("top_k", "alpha", "method", "calibration", "design", "n_draws", "n_folds", "n_models", "diagnostics", "random_state")
         return {
             **{name: data[name] for name in names},
+            "n_splits": int(data.get("n_splits", 1)),  # boards of earlier versions do not say it
             "family": tuple(data["family"]) if isinstance(data["family"], list) else data["family"],
             "critical_value": critical,
             "notes": tuple(data["notes"]),
@@ -158,23 +159,6 @@ def plain(value: Any) -> Any:
 
 def _number(value: Any, missing: float) -> float:
     return missing if value is None else float(value)
-
-
-def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def make_frame(task: Any, model: Any, score: Any, error: Any, rank: Any, low: Any, high: Any, certificate: Any, n: Any) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from pathlib import Path
 
@@ -300,6 +301,32 @@ def test_counts_with_ids_keep_the_settled_clusters(tmp_path: Path) -> None:
     assert same_table(Comparisons.read_counts(tmp_path / "c.json"), comparisons)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+def test_counts_are_flushed_and_get_the_permissions_of_any_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    fsync, rename = os.fsync, os.replace
+    monkeypatch.setattr("os.fsync", lambda handle: (done.append("flush"), fsync(handle))[1])
+    monkeypatch.setattr("os.replace", lambda old, new: (done.append("rename"), rename(old, new))[1])
+    before = os.umask(0o027)
+    try:
+        Comparisons.from_frame(BASE).write_counts(tmp_path / "c.json")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "c.json").stat().st_mode & 0o777 == 0o640
+    assert done == ["flush", "rename"] and os.listdir(tmp_path) == ["c.json"]
+
+
+MALFORMED_HEADS: list[tuple[str, object]] = [
+    *(("n_rows", bad) for bad in ("abc", None, -1, 2.5, True)),
+    *((field, bad) for field in ("tasks", "models") for bad in (5, "xyz", None, [None, {}, ""], ["A", " "])),
+    *(
+        ("dropped", bad)
+        for bad in (None, 3, [1], [["tie", None]], [["tie", "t", -2]], [["tie", "t", "2"]], [["tie", 4, 2]], [[None, "t", 2]])
+    ),
+    *((field, bad) for field in ("ties", "both_bad") for bad in ("junk", None, ["drop"])),
+]
+
+
 def test_counts_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     Comparisons.from_frame(BASE).write_counts(path)
@@ -318,7 +345,11 @@ def test_counts_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     refuse("lacks the columns outcome", {"counts": {k: v for k, v in good["counts"].items() if k != "outcome"}})
     refuse("where a name is needed", {"counts": {**good["counts"], "task": [None] * 3}})
     refuse("itself", {"counts": {**good["counts"], "model_a": ["A"] * 3, "model_b": ["A"] * 3}})
-    refuse("dropped rows is damaged", {"dropped": [1]})
+    refuse(
+        "3 values other than 0.5 where 'verdict' says tie", {"counts": {**good["counts"], "outcome": [1, 0, 0.7], "verdict": ["tie"] * 3}}
+    )
+    for field, bad in MALFORMED_HEADS:
+        refuse(rf"c\.json: field '{field}' of the head must be .*, got ", {field: bad})
     path.write_text(path.read_text()[:50])
     with pytest.raises(ComparisonError, match="cannot be read as a counts file"):
         Comparisons.read_counts(path)
@@ -326,6 +357,10 @@ def test_counts_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         Comparisons.read_counts(tmp_path / "none.json")
     with pytest.raises(ComparisonError, match="counts are kept as one of"):
         Comparisons.read_counts(tmp_path / "c.pkl")
+    Comparisons.from_frame(BASE).write_counts(tmp_path / "junk.csv")
+    (tmp_path / "junk.csv").write_text((tmp_path / "junk.csv").read_text().replace(",half,", ",junk,"))
+    with pytest.raises(ComparisonError, match=r"junk\.csv: field 'ties' of the head must be one of half, drop, error, got 'junk'"):
+        Comparisons.read_counts(tmp_path / "junk.csv")
     (tmp_path / "votes.csv").write_text("task,model_a,model_b,winner\nt,A,B,tie\n")
     with pytest.raises(ComparisonError, match="not a counts file"):
         Comparisons.read_counts(tmp_path / "votes.csv")

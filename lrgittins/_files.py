@@ -1,0 +1,27 @@
+"""Files are replaced whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write beside `path`, flush to disk, then rename: a reader sees the old file or the new one, never a part.
+
+    The file gets the permissions any new file would get here (0666 less the umask). Raises OSError, and leaves nothing behind.
+    """
+    target = Path(path)
+    temporary = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    handle = os.open(temporary, flags, 0o666)  # the system applies the umask; reading it would mean setting it, for every thread
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
