@@ -59,13 +59,19 @@ def frame_batches(frame: Any, wanted: Mapping[str, str | None]) -> Iterator[Batc
 
 def _open_stream(frame: Any) -> Any:
     """A pyarrow RecordBatchReader over `frame`, or None where it is in memory anyway or is no stream."""
+    if isinstance(frame, (pd.DataFrame, np.ndarray, Mapping)):  # subclasses of them (geopandas and others) too
+        return None
     module = type(frame).__module__.split(".")[0]
     if module in {"duckdb", "_duckdb"}:
         for method in ("to_arrow_reader", "fetch_record_batch"):  # DuckDB's own Arrow stream would hold the whole result first
             if hasattr(frame, method):
                 import_optional("pyarrow", extra="arrow", purpose="reading a DuckDB relation")
-                return getattr(frame, method)(FRAME_ROWS)
-    if module in {"pandas", "polars", "numpy"} or not hasattr(frame, "__arrow_c_stream__"):
+                duckdb = import_optional("duckdb", extra="scale", purpose="reading a DuckDB relation")
+                try:
+                    return getattr(frame, method)(FRAME_ROWS)
+                except duckdb.Error as error:
+                    raise ComparisonError(f"DuckDB could not run the query ({_said(error)}); mend the query or its data") from error
+    if module == "polars" or not hasattr(frame, "__arrow_c_stream__"):
         return None
     try:
         pa = import_optional("pyarrow", extra="arrow", purpose="reading an Arrow stream")
@@ -77,23 +83,38 @@ def _open_stream(frame: Any) -> Any:
         return frame
     if isinstance(frame, pa.Table) or not hasattr(pa.RecordBatchReader, "from_stream"):
         return None
-    return pa.RecordBatchReader.from_stream(frame)
+    try:
+        return pa.RecordBatchReader.from_stream(frame)
+    except pa.ArrowException as error:
+        raise _no_arrow(frame, error) from error
+
+
+def _no_arrow(frame: Any, error: Exception) -> ComparisonError:
+    return ComparisonError(
+        f"{type(frame).__name__} cannot be read through Arrow ({_said(error)}); give every column one type (str for names and verdicts), "
+        "or pass a pandas DataFrame"
+    )
+
+
+def _said(error: Exception) -> str:
+    """The engine's own words, on one line."""
+    return " ".join(str(error).split())[:300]
 
 
 def _read_stream(reader: Any, names: Mapping[str, str]) -> Iterator[Batch]:
     pa = import_optional("pyarrow", extra="arrow", purpose="reading an Arrow stream")
-    found = list(reader.schema.names)
-    check_columns(names, found)
-    for name in names.values():
-        _refuse_repeated(name, found)
-    places = {role: found.index(name) for role, name in names.items()}
     try:
+        found = list(reader.schema.names)
+        check_columns(names, found)
+        for name in names.values():
+            _refuse_repeated(name, found)
+        places = {role: found.index(name) for role, name in names.items()}
         for batch in reader:
             for start in range(0, batch.num_rows, FRAME_ROWS):
                 part = batch.slice(start, FRAME_ROWS)
                 yield {role: part.column(place) for role, place in places.items()}
-    except pa.ArrowException as error:
-        raise ComparisonError(f"the stream of record batches broke off ({str(error)[:300]})") from error
+    except (pa.ArrowException, OSError) as error:  # DuckDB's failures while a query runs come as OSError
+        raise ComparisonError(f"the stream of record batches broke off ({_said(error)})") from error
 
 
 def _refuse_repeated(name: str, found: list[Any]) -> None:
@@ -113,7 +134,10 @@ def _materialise(frame: Any) -> Any:
             if not hasattr(frame, "to_pandas"):
                 raise
         else:
-            return frame if isinstance(frame, pa.Table) else pa.table(frame)
+            try:
+                return frame if isinstance(frame, pa.Table) else pa.table(frame)
+            except pa.ArrowException as error:
+                raise _no_arrow(frame, error) from error
     for method in ("to_pandas", "to_df", "df"):
         if hasattr(frame, method):
             converted = getattr(frame, method)()

@@ -123,6 +123,8 @@ def _factorize_arrow(column: Any, name: str) -> tuple[IntArray, list[Any]]:
     if "view" in str(chunked.type):
         chunked = chunked.cast(pa.large_string())
     try:
+        if pa.types.is_dictionary(chunked.type) and any(chunk.dictionary.null_count for chunk in chunked.chunks):
+            chunked = chunked.cast(chunked.type.value_type)  # pyarrow cannot unify dictionaries that hold nulls
         encoded = chunked.dictionary_encode().unify_dictionaries()
     except pa.ArrowException as error:
         raise ComparisonError(f"column {name!r} of Arrow type {column.type} cannot hold labels ({error})") from error
@@ -138,9 +140,11 @@ def _factorize_arrow(column: Any, name: str) -> tuple[IntArray, list[Any]]:
 def to_numbers(column: Any, name: str) -> FloatArray | None:
     """The column as float64 with NaN where missing, or None where it holds anything but numbers and bools."""
     if is_arrow(column):
-        if str(column.type) in {"string", "large_string", "string_view"}:
+        kind = getattr(column.type, "value_type", column.type) if str(column.type).startswith("dictionary<") else column.type
+        if str(kind) in {"string", "large_string", "string_view"}:
             return None
-        column = column.to_pandas()
+        # A dictionary may hold nulls and duplicates, which a pandas categorical refuses: its values are taken out first.
+        column = (column if kind is column.type else column.cast(kind)).to_pandas()
     if isinstance(column, pd.Series):
         if isinstance(column.dtype, pd.CategoricalDtype):
             levels = to_numbers(column.cat.categories.to_series(), name)

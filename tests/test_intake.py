@@ -197,6 +197,25 @@ def test_other_frames_come_through_to_pandas_or_a_stream() -> None:
         Comparisons.from_frame(pl.DataFrame({"task": ["t"]}).lazy())
 
 
+def test_subclasses_of_data_frames_are_data_frames() -> None:
+    class GeoFrame(pd.DataFrame):
+        pass
+
+    frame = GeoFrame({"model_a": ["A"] * 3, "model_b": ["B"] * 3, "winner": ["model_a", 0.25, True], "shape": [1, "x", b"y"]})
+    assert Comparisons.from_frame(frame, task=None).counts[["wins", "graded"]].to_numpy().tolist() == [[2, 1]]
+
+
+def test_what_arrow_cannot_hold_is_told_with_its_column() -> None:
+    pa = pytest.importorskip("pyarrow")
+
+    class Mixed:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return pa.Table.from_pandas(pd.DataFrame({"winner": ["model_a", 0.25]})).__arrow_c_stream__(requested_schema)
+
+    with pytest.raises(ComparisonError, match="Mixed cannot be read through Arrow .*winner.*give every column one type"):
+        Comparisons.from_frame(Mixed(), task=None)
+
+
 def test_faults_are_counted_over_the_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_intake.read_batches, "__defaults__", (10,))
     text = HEADER + "".join(f"t,A,B,{'who' if k % 7 == 0 else 'tie'}\n" for k in range(70))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -230,3 +232,44 @@ def test_numbers_name_models_only_in_integer_frames() -> None:
     assert counts_of(Comparisons.from_frame(frame, task=None)) == [["all", "4", "7", 2, 0, 0]]
     with pytest.raises(ComparisonError, match="both a keyword and a model"):
         Comparisons.from_frame({"model_a": [0], "model_b": [1], "winner": [1]}, task=None)
+
+
+def test_numbers_and_words_in_one_column_are_judged_value_by_value() -> None:
+    def decided(winner: list[object]) -> list[list[object]]:
+        return counts_of(Comparisons.from_frame({"model_a": [2, 0], "model_b": [3, 1], "winner": winner}, task=None))
+
+    alone = [["all", "0", "1", 1, 0, 0], ["all", "2", "3", 1, 0, 0]]
+    assert decided([2, 1.0]) == alone  # a float is an outcome, though 1 is a model of its row
+    assert decided([2, True]) == decided(["model_a", True]) == decided([2, "model_a"]) == decided([2, Decimal(1)]) == alone
+    with pytest.raises(ComparisonError, match="both a keyword and a model"):
+        decided(["model_a", 1])
+    with pytest.raises(ComparisonError, match="outside"):
+        decided([2.0, "model_a"])
+    with pytest.raises(ComparisonError, match="outside"):
+        decided([10**400, "model_a"])
+
+
+def test_integers_beyond_float64_name_their_own_model() -> None:
+    big = 2**53
+    frame = {"model_a": np.array([big, big]), "model_b": np.array([big + 1, big + 1]), "winner": np.array([big + 1, big + 1])}
+    assert counts_of(Comparisons.from_frame(frame, task=None)) == [["all", str(big), str(big + 1), 0, 2, 0]]
+    frame["winner"] = np.array([big + 1, big], dtype=object)
+    assert counts_of(Comparisons.from_frame(frame, task=None)) == [["all", str(big), str(big + 1), 1, 1, 0]]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_arrow_dictionaries_may_hold_nulls_and_duplicates(chunked: bool) -> None:
+    pa = pytest.importorskip("pyarrow")
+
+    def read(values: object) -> Comparisons:
+        column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3, None], pa.int32()), pa.array(values))
+        if chunked:
+            column = pa.chunked_array([column.slice(0, 2), column.slice(2)])
+        frame = {"model_a": pa.array([2] * 5), "model_b": pa.array([3] * 5), "winner": column}
+        return Comparisons.from_frame(pa.table(frame) if chunked else frame, task=None, on_invalid="drop")
+
+    for values in ([1.0, 0.0, None, 1.0], ["model_a", "model_b", None, "model_a"], [2, 3, None, 2], [True, False, None, True]):
+        found = read(values)
+        assert counts_of(found) == [["all", "2", "3", 2, 1, 0]], values
+        assert found.summary().attrs["dropped"] == {"missing winner": 2}
+    assert read([0.0, 1.0, 2.0, 3.0]).n == 2  # the values are doubles, whatever the codes are: 2.0 names no model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,72 @@ def test_duckdb_relations_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     pd.testing.assert_frame_equal(lg.Comparisons.from_frame(grouped, count="votes").counts, plain(frame).counts)
     with pytest.raises(lg.ComparisonError, match=r"missing columns 'verdict' \(winner=\); the columns are 'task', 'model_a'"):
         lg.Comparisons.from_frame(relation, winner="verdict")
+
+
+def test_failures_of_duckdb_are_told_in_its_words() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    votes = "SELECT 'a' AS model_a, 'b' AS model_b, CAST({} AS INT) AS winner"
+    with pytest.raises(lg.ComparisonError, match="DuckDB could not run the query .*Could not convert string 'x' to INT32"):
+        lg.Comparisons.from_frame(connection.sql(votes.format("'x'")), task=None)
+    late = connection.sql(votes.format("CASE WHEN i > 300000 THEN 'x' ELSE '1' END") + " FROM range(400000) t(i)")
+    with pytest.raises(lg.ComparisonError, match="Could not convert string 'x' to INT32"):
+        lg.Comparisons.from_frame(late, task=None)
+
+
+MIXED: list[tuple[list[Any], dict[str, int]]] = [  # 2 and 3 name models, floats do not
+    ([2, 2, 3, 3] * 2 + [0.25, 0.5, 0.75, 0.5], {}),
+    ([2, 2, 3, 3] * 2 + [0.25, 2.0, None, 0.5], {"missing winner": 1, "winner out of range": 1}),
+    ([0.25, 0.5, True, 0.0] + [3, 2, 7, 2] * 2, {"winner out of range": 2}),
+    ([2.0, 3.0, 1.0, 1] + [2, 3, 3, 2] + ["model_a", 2, 2.0, "tie"], {"winner out of range": 3}),
+]
+
+
+@pytest.mark.parametrize(("winner", "dropped"), MIXED)
+def test_where_rows_are_cut_does_not_matter_to_models_named_by_integers(
+    winner: list[Any], dropped: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = pd.DataFrame({"model_a": [2] * 12, "model_b": [3] * 12, "winner": pd.Series(winner, dtype=object)})
+    path = tmp_path / "votes.jsonl"
+    path.write_text("".join(json.dumps({"model_a": 2, "model_b": 3, "winner": value}) + "\n" for value in winner))
+
+    def from_blocks(**options: Any) -> lg.Comparisons:
+        dask = pytest.importorskip("dask")
+        dd = pytest.importorskip("dask.dataframe")
+        with dask.config.set({"dataframe.convert-string": False}):
+            return lg.Comparisons.from_dask(dd.from_pandas(frame, npartitions=3, sort=False), **options)
+
+    def read(**options: Any) -> lg.Comparisons:
+        return lg.Comparisons.read(path, **options)
+
+    def outcome(way: Any, invalid: str) -> Any:
+        try:
+            return way(task=None, on_invalid=invalid)
+        except lg.ComparisonError as error:
+            return str(error).replace(f"{path}: ", "")
+
+    whole = lg.Comparisons.from_frame(frame, task=None, on_invalid="drop")
+    assert whole.summary().attrs["dropped"] == dropped and whole.n == 12 - sum(dropped.values())
+    refused = outcome(lambda **options: lg.Comparisons.from_frame(frame, **options), "error")
+    assert isinstance(refused, str) == bool(dropped)
+    for rows in (1, 4, 5, 100):
+        monkeypatch.setattr(_intake.read_batches, "__defaults__", (rows,))
+        assert_same(read(task=None, on_invalid="drop"), whole)
+        again = outcome(read, "error")
+        assert again == refused if dropped else again.n == 12
+    assert_same(from_blocks(task=None, on_invalid="drop"), whole)
+    again = outcome(from_blocks, "error")
+    assert again == refused if dropped else again.n == 12
+
+
+def test_where_a_csv_is_cut_does_not_matter_to_models_named_by_integers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    winner = MIXED[0][0]
+    whole = lg.Comparisons.from_frame({"model_a": [2] * 12, "model_b": [3] * 12, "winner": winner}, task=None)
+    path = tmp_path / "votes.csv"
+    path.write_text("model_a,model_b,winner\n" + "".join(f"2,3,{value}\n" for value in winner))
+    for rows in (1, 4, 5, 100):
+        monkeypatch.setattr(_intake.read_batches, "__defaults__", (rows,))
+        assert_same(lg.Comparisons.read(path, task=None), whole)
 
 
 def test_the_quick_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
