@@ -47,8 +47,11 @@ def to_pandas(frame: Any, what: str) -> pd.DataFrame:
     )
 
 
-def read_table(path: str | Path, labels: Iterable[str] = ()) -> pd.DataFrame:
-    """A table from .parquet, .csv(.gz) or .jsonl(.gz). In CSV the `labels` columns are text unless every value is a plain integer."""
+def read_table(path: str | Path, labels: Iterable[str] = (), *, as_text: bool = False) -> pd.DataFrame:
+    """A table from .parquet, .csv(.gz) or .jsonl(.gz). In CSV the `labels` columns are text unless every value is a plain integer.
+
+    With `as_text` every CSV field is the text that is written: "007" and "NA" are names, and an empty field is empty text.
+    """
     file = Path(path)
     try:
         kind = file_kind(file)
@@ -60,7 +63,7 @@ def read_table(path: str | Path, labels: Iterable[str] = ()) -> pd.DataFrame:
         if kind == ".parquet":
             return pd.read_parquet(file)
         if kind.startswith(".csv"):
-            return _read_csv(file, kind, labels)
+            return _read_csv(file, kind, labels, as_text=as_text)
         with _open_text(file, kind) as stream:
             return _read_jsonl(stream)
     except ResponseError:
@@ -81,7 +84,7 @@ def _open_text(file: Path, kind: str) -> IO[str]:
     return file.open(encoding="utf-8-sig", newline="")
 
 
-def _read_csv(file: Path, kind: str, labels: Iterable[str]) -> pd.DataFrame:
+def _read_csv(file: Path, kind: str, labels: Iterable[str], *, as_text: bool) -> pd.DataFrame:
     try:
         with _open_text(file, kind) as stream:
             header = next((row for row in csv.reader(stream, strict=True) if row), None)
@@ -102,11 +105,14 @@ def _read_csv(file: Path, kind: str, labels: Iterable[str]) -> pd.DataFrame:
     keep = [column for column in header if column in set(labels)] or header[:1]
     with _open_text(file, kind) as stream:
         source: Any = RefusingNul(stream, file)
-        frame = pd.read_csv(source, dtype=dict.fromkeys(keep, "object"), keep_default_na=True)
+        if as_text:
+            frame = pd.read_csv(source, dtype=object, na_filter=False, keep_default_na=False)
+        else:
+            frame = pd.read_csv(source, dtype=dict.fromkeys(keep, "object"), keep_default_na=True)
     if not isinstance(frame.index, pd.RangeIndex) or frame.shape[1] != len(header):
         # pandas would take the first fields for row names, and every column for its neighbour.
         raise ResponseError(f"{file}: the rows have more fields than the header, which has {len(header)}")
-    for column in frame.columns[[name in keep for name in header]]:
+    for column in [] if as_text else frame.columns[[name in keep for name in header]]:
         frame[column] = _integers_if_plain(frame[column])
     return frame
 

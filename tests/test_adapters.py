@@ -219,6 +219,57 @@ def test_bad_json_and_bad_arguments(tmp_path):
         adapters.from_lmarena(battles_140k(), id=None)
 
 
+def test_names_in_csv_files_are_what_is_written(tmp_path):
+    path = tmp_path / "arena.csv"
+    path.write_text("id,model_a,model_b,winner\n01,007,7,model_a\n1,NA,7,model_b\nNA,1.10,null,1.10\n")
+    votes = adapters.from_lmarena(path)
+    assert list(votes.models) == ["007", "1.10", "7", "NA", "null"] and votes.n == 3
+    assert table(votes) == table(lg.Comparisons.read(path, task=None, id="id"))
+    path.write_text("model_a,model_b,won,judge,n,topic\n007,7,1,01,2,NA\nNA,7,0,1,3,01\n7,NA,0.5,NA,1,1\n")
+    names = {"outcome_col": "won", "cluster": "judge", "count": "n", "task": "topic"}
+    plain = adapters.from_arena_rank(path, **names)
+    assert list(plain.models) == ["007", "7", "NA"] and list(plain.tasks) == ["01", "1", "NA"]
+    assert plain.n == 6 and plain.summary().attrs["n_clusters"] == 3
+    assert table(adapters.from_arena_rank(path, outcome_map={1: 1, 0: 0, 0.5: 0.5}, **names)) == table(plain)  # keys are numbers
+    path.write_text("generator_1,generator_2,preference,instruction\n007,7,1,a\nNA,7,2.0,01\n7,NA,,1\n7,NA,NaN,1\n")
+    votes = adapters.from_alpaca_eval(path)
+    assert list(votes.models) == ["007", "7", "NA"] and votes.n == 2 and votes.n_dropped == 2
+    assert votes.summary().attrs["n_clusters"] == 2
+    path.write_text("generator_1,generator_2,preference\na,b,m\n")
+    with pytest.raises(lg.ComparisonError, match="must be numbers; 1 values are not: 'm'"):
+        adapters.from_alpaca_eval(path)
+
+
+def test_empty_fields_of_csv_files_are_missing(tmp_path):
+    path = tmp_path / "arena.csv"
+    path.write_text("model_a,model_b,winner\na,,model_a\na,b,\na,b,model_a\n")
+    with pytest.raises(lg.ComparisonError, match="have no model name"):
+        adapters.from_lmarena(path)
+    assert adapters.from_lmarena(path, on_invalid="drop").n == 1
+
+
+def test_some_missing_ids_are_said_and_never_switch_off_the_search_for_copies():
+    rows = [row | {"other": f"o{i}"} for i, row in enumerate([*battles_140k(), battles_140k()[0]])]
+    assert adapters.from_lmarena(rows, tasks=None).n_dropped == 1  # the copy
+    rows[2]["id"] = None
+    rows[0]["language"] = "de"  # the first row is filtered out, and row numbers stay those of the file
+    with pytest.raises(lg.ComparisonError, match=r"column 'id': 1 votes have no id \(first rows: 2\).*id=None"):
+        adapters.from_lmarena(rows, tasks=None, language=["en"])
+    with pytest.raises(lg.ComparisonError, match="name another column with id=, or drop"):  # several tasks need ids
+        adapters.from_lmarena(rows)
+    assert adapters.from_lmarena(rows, tasks=None, id=None).n == 5
+    assert adapters.from_lmarena(rows, tasks=None, id="other").n == 5
+    dropped = adapters.from_lmarena(rows, tasks=None, on_invalid="drop")
+    assert dropped.n == 3 and dropped.summary().attrs["dropped"] == {"duplicate id": 1, "missing id": 1}
+    assert adapters.from_lmarena([row | {"id": None} for row in rows], tasks=None).n == 5  # a column of nothing is no column of ids
+    logs = raw_log()
+    del logs[0]["states"][0]["conv_id"]
+    with pytest.raises(lg.ComparisonError, match=r"column 'uid': 1 votes have no id \(first rows: 0\)"):
+        adapters.from_lmarena(logs)
+    with pytest.raises(lg.ComparisonError, match=r"column 'question_id': 1 votes have no id \(first rows: 1\)"):
+        adapters.from_lmarena([row | {"question_id": None if i == 1 else f"q{i}"} for i, row in enumerate(battles_33k())])
+
+
 def test_input_is_not_changed():
     frame = pd.DataFrame(battles_140k())
     before = frame.copy(deep=True)
@@ -243,6 +294,14 @@ def test_arena_rank_frames_and_their_outcome_map():
         adapters.from_arena_rank(frame, competitor_cols="player_1")
     with pytest.raises(lg.ComparisonError, match="need the columns 'model_a', 'model_b'"):
         adapters.from_arena_rank(frame, outcome_col="won")
+
+
+@pytest.mark.parametrize("found", [None, "1", "win", b"1", [1.0], pd.NA])
+def test_arena_rank_outcome_maps_give_numbers(found):
+    frame = pd.DataFrame({"model_a": ["A", "B"], "model_b": ["B", "C"], "winner": ["W", "L"]})
+    for outcome_map in ({"W": 1.0, "L": found}, {"W": 1.0, "L": found}.get):
+        with pytest.raises(lg.ComparisonError, match="row 1: the outcome_map makes .* of the label 'L'; it must give a number"):
+            adapters.from_arena_rank(frame, outcome_map=outcome_map)
 
 
 def test_arena_rank_scores_agree_with_the_plain_reader():
@@ -327,6 +386,28 @@ def test_lm_eval_filters_are_duplicates_until_one_is_chosen(caplog):
     assert "2 of 4 samples are of the filter 'strict-match'" in caplog.text
     with pytest.raises(lg.ResponseError, match="no filter 'strict'"):
         adapters.from_lm_eval_samples(logs, filter="strict")
+
+
+def test_lm_eval_tasks_without_the_filter_are_named():
+    both = [row | {"task": "gsm8k"} for row in samples({0: 1.0, 1: 0.0}, filters=("strict-match", "flexible-extract"))]
+    other = [row | {"task": "mmlu"} for row in samples({0: 1.0})]
+    logs = {"big": both + other, "small": both + other}
+    with pytest.raises(lg.ResponseError, match=r"2 logs have no .* 'strict-match': task 'mmlu' of model 'big' has 'none'; task 'mmlu' of"):
+        adapters.from_lm_eval_samples(logs, filter="strict-match")
+    assert adapters.from_lm_eval_samples(logs, filter="strict-match", tasks="gsm8k").n_examples == 2
+    one = {"big": both, "small": [row for row in both if row["filter"] != "strict-match"]}
+    with pytest.raises(lg.ResponseError, match="1 logs have no .*: task 'gsm8k' of model 'small' has 'flexible-extract'"):
+        adapters.from_lm_eval_samples(one, filter="strict-match")
+
+
+def test_lm_eval_samples_in_csv_files(tmp_path):
+    path = tmp_path / "samples.csv"
+    path.write_text("doc_id,filter,exact_match,doc_hash\n0,none,1.0,01\n10,none,0.0,1\n2,none,1,NA\n")
+    json_rows = [
+        {"doc_id": d, "filter": "none", "exact_match": v, "doc_hash": h} for d, v, h in [(0, 1.0, "01"), (10, 0.0, "1"), (2, 1.0, "NA")]
+    ]
+    matrix = adapters.from_lm_eval_samples({"m": path, "n": json_rows})
+    assert matrix.examples == (0, 2, 10) and (matrix.scores[0] == matrix.scores[1]).all()
 
 
 def write_samples(folder, task, scores, time="2026-07-10T12-00-00.123456", **options):

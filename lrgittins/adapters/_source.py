@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import gzip
+import inspect
 import json
 import os
 import zlib
@@ -16,15 +17,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._intake import frame_batches
 from .._tables import read_table, to_pandas
-from ..comparisons import Comparisons
+from ..comparisons import Comparisons, Options, _names
 from ..errors import ComparisonError, LRGittinsError, ResponseError
 
+# What numbers that are not there look like in CSV files; names are never read so.
+_NO_NUMBER = {"", "na", "n/a", "nan", "null", "none", "<na>", "#n/a"}
+_COLUMNS = ("task", "model_a", "model_b", "winner", "count", "id", "cluster")
 
-def read_source(source: Any, error: type[LRGittinsError], what: str) -> pd.DataFrame:
+
+def is_text_file(source: Any) -> bool:
+    """Whether the source is a file that knows no types."""
+    return isinstance(source, (str, os.PathLike)) and Path(source).name.lower().endswith((".csv", ".csv.gz"))
+
+
+def read_source(source: Any, error: type[LRGittinsError], what: str, *, numeric: Sequence[str | None] = ()) -> pd.DataFrame:
     """A table from a path (.json with a list of objects, .jsonl, .csv, .parquet), a frame of any library or a list of dicts.
 
-    Every fault is an `error`; the frame given is never changed, and its index plays no part.
+    Every fault is an `error`; the frame given is never changed, and its index plays no part. Of a CSV file all columns but the `numeric`
+    ones are the text that is written ("007" and "NA" are names), as `Comparisons.read` takes it; an empty field is missing.
     """
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
@@ -32,7 +44,7 @@ def read_source(source: Any, error: type[LRGittinsError], what: str) -> pd.DataF
             frame = pd.DataFrame(_read_json(path, error), dtype=object)
         else:
             try:
-                frame = read_table(path)
+                frame = read_table(path, as_text=True)
             except ResponseError as problem:
                 raise error(str(problem)) from problem
     elif isinstance(source, Sequence) and not isinstance(source, (str, bytes)):
@@ -44,7 +56,35 @@ def read_source(source: Any, error: type[LRGittinsError], what: str) -> pd.DataF
             raise error(str(problem)) from problem
     if len(frame) == 0:
         raise error(f"{what}: there are no rows")
+    if is_text_file(source):
+        frame = frame.mask(frame == "", None)
+        frame = frame.assign(**{name: written_numbers(frame[name]) for name in numeric if name is not None and name in frame.columns})
     return frame.reset_index(drop=True)
+
+
+def written_numbers(column: pd.Series) -> pd.Series:
+    """A column of a text file as numbers, or as flags, where it holds nothing else; else as it is."""
+    words = ["" if is_missing(value) else str(value).strip().casefold() for value in column]
+    there = [word for word in words if word not in _NO_NUMBER]
+    if there and len(there) == len(words) and set(there) <= {"true", "false"}:
+        return pd.Series([word == "true" for word in words], index=column.index, name=column.name)
+    try:
+        found = pd.to_numeric(pd.Series([None if word in _NO_NUMBER else word for word in words], index=column.index, name=column.name))
+    except (ValueError, TypeError):
+        return column
+    return found if there else found.astype(np.float64)
+
+
+def make_votes(table: Any, *, from_text: bool, **arguments: Any) -> Comparisons:
+    """`Comparisons.from_frame`; verdicts and counts of a text file are read as `Comparisons.read` reads them."""
+    if not from_text:
+        return Comparisons.from_frame(table, **arguments)
+    bound = inspect.signature(Comparisons.from_frame).bind(table, **arguments)
+    bound.apply_defaults()
+    given = dict(bound.arguments)
+    del given["df"]
+    names = _names(*(given.pop(role) for role in _COLUMNS))
+    return Comparisons._count(frame_batches(table, names), names, Options.checked(**given), from_text=True)
 
 
 def _read_json(path: Path, error: type[LRGittinsError]) -> list[Any]:
@@ -100,7 +140,7 @@ def is_missing(value: Any) -> bool:
 def is_true(value: Any) -> bool:
     """Whether a flag is set, as booleans, 0 / 1 or the words of a text file."""
     if isinstance(value, str):
-        return value.strip().casefold() in {"true", "1", "yes"}
+        return value.strip().casefold() in {"true", "1", "1.0", "yes"}
     return not is_missing(value) and bool(value)
 
 

@@ -51,10 +51,11 @@ def from_alpaca_eval(
         Missing columns, or preferences that are neither 0 nor in [1, 2].
     """
     check_choice(on_invalid, "on_invalid", ("drop", "error"))
+    numeric = ["preference", options.get("count")]
     if isinstance(source, Sequence) and not isinstance(source, str) and source and isinstance(source[0], (str, os.PathLike)):
-        frame = pd.concat([read_source(path, ComparisonError, _WHAT) for path in source], ignore_index=True)
+        frame = pd.concat([read_source(path, ComparisonError, _WHAT, numeric=numeric) for path in source], ignore_index=True)
     else:
-        frame = read_source(source, ComparisonError, _WHAT)
+        frame = read_source(source, ComparisonError, _WHAT, numeric=numeric)
     need_columns(frame, ["generator_1", "generator_2", "preference"], _WHAT, ComparisonError)
     try:
         preference = numbers(frame["preference"], "column 'preference'")

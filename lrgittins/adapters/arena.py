@@ -13,7 +13,7 @@ import pandas as pd
 from .._validation import check_choice
 from ..comparisons import Comparisons
 from ..errors import ComparisonError, ParameterError
-from ._source import count_drops, is_missing, is_true, need_columns, nested, read_source, refuse_empty
+from ._source import count_drops, is_missing, is_text_file, is_true, make_votes, need_columns, nested, read_source, refuse_empty
 
 OVERALL = "overall"
 _WHAT = "LMArena votes"
@@ -45,7 +45,7 @@ def from_lmarena(
     Parameters
     ----------
     source : path, frame, or list of dicts
-        .json (a list), .jsonl, .csv (nested columns as text) or .parquet; a data frame of any library.
+        .json (a list), .jsonl, .csv (names as they are written, nested columns as text) or .parquet; a data frame of any library.
     tasks : {"auto", "category", "language"}, None or list of str
         What the tasks are. "category": the flags of the nested column `category_tag` ("math", "creative_writing", "if" as
         "instruction_following", ...; "hard_prompt" where at least 6 of the 7 criteria hold) and `is_code` as "coding". A list chooses among
@@ -60,7 +60,8 @@ def from_lmarena(
         Keep votes of these languages only.
     id : str or None, default "auto"
         Column of the vote's id. "auto": `id`, `uid`, `vote_id` or `battle_id`; `question_id` where no question repeats (in MT-bench files,
-        where they do, the question is the cluster); else an id made of what the file says. None: no ids (one task only).
+        where they do, the question is the cluster); else an id made of what the file says. None: no ids (one task only). A column with
+        some ids missing is an error: no ids would be no search for copies.
     cluster : str, optional
         Column of judge or session, for votes that are not independent.
     **options
@@ -74,7 +75,7 @@ def from_lmarena(
     Raises
     ------
     ComparisonError
-        A file that is none of these, unknown labels, nothing left after the filters.
+        A file that is none of these, unknown labels, missing ids, nothing left after the filters.
     ParameterError
         An argument outside its meaning.
     """
@@ -96,7 +97,7 @@ def from_lmarena(
         refuse_empty(int(inside.sum()), n_rows, drops)
         where = np.concatenate([np.flatnonzero(mask) for mask in members.values()])
         names = np.repeat(np.array(list(members), dtype=object), [int(mask.sum()) for mask in members.values()])
-    ids, by_question = _vote_ids(frame, id, several=members is not None)
+    ids, by_question = _vote_ids(frame, id, several=members is not None, drop=options.get("on_invalid") == "drop")
     columns: dict[str, Any] = {"task": names, **{name: frame[name].to_numpy()[where] for name in ("model_a", "model_b", "winner")}}
     if ids is not None:
         columns["id"] = ids[where]
@@ -106,7 +107,7 @@ def from_lmarena(
     elif by_question:
         columns["cluster"] = frame["question_id"].astype(str).to_numpy()[where]
     extra: dict[str, Any] = {name: name for name in ("id", "cluster") if name in columns}
-    return count_drops(Comparisons.from_frame(columns, **extra, **_checked(options)), drops)
+    return count_drops(make_votes(columns, from_text=is_text_file(source), **extra, **_checked(options)), drops)
 
 
 def from_arena_rank(
@@ -136,19 +137,21 @@ def from_arena_rank(
     Raises
     ------
     ComparisonError
-        Missing columns, unknown labels, outcomes outside [0, 1].
+        Missing columns, unknown labels, outcomes that are no numbers in [0, 1].
     ParameterError
         Not two competitor columns, or an outcome_map that is neither.
     """
     if isinstance(competitor_cols, str) or len(competitor_cols) != 2:
         raise ParameterError(f"competitor_cols must name two columns, got {competitor_cols!r}")
-    frame = read_source(df, ComparisonError, "arena-rank battles")
+    # The keys of an outcome_map may be numbers, so its column is read as numbers where it holds nothing else.
+    numeric = [options.get("count"), None if outcome_map is None else outcome_col]
+    frame = read_source(df, ComparisonError, "arena-rank battles", numeric=numeric)
     need_columns(frame, [*competitor_cols, outcome_col, *([task] if task else [])], "arena-rank battles", ComparisonError)
     if outcome_map is not None:
         outcome = [_mapped(value, row, outcome_map) for row, value in enumerate(frame[outcome_col].tolist())]
         frame = frame.assign(**{outcome_col: np.array(outcome, dtype=np.float64)})
     names: dict[str, Any] = {"model_a": competitor_cols[0], "model_b": competitor_cols[1], "winner": outcome_col}
-    return Comparisons.from_frame(frame, task=task, **names, **options)
+    return make_votes(frame, from_text=is_text_file(df) and outcome_map is None, task=task, **names, **options)
 
 
 def _mapped(value: Any, row: int, outcome_map: Any) -> float:
@@ -158,7 +161,15 @@ def _mapped(value: Any, row: int, outcome_map: Any) -> float:
         raise ComparisonError(f"row {row}: the outcome_map does not know the label {value!r}; add it, or drop these rows first") from None
     except TypeError as error:
         raise ParameterError(f"outcome_map must be a mapping or a function of one label ({error})") from None
-    return float(found)
+    try:
+        if found is None or isinstance(found, (str, bytes)):
+            raise TypeError
+        return float(found)
+    except (TypeError, ValueError):
+        raise ComparisonError(
+            f"row {row}: the outcome_map makes {found!r:.60} of the label {value!r:.60}; "
+            "it must give a number in [0, 1], or drop these rows first"
+        ) from None
 
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:
@@ -189,8 +200,8 @@ def _as_battles(frame: pd.DataFrame, drops: Counter[str]) -> pd.DataFrame:
 
 def _from_raw_log(frame: pd.DataFrame, drops: Counter[str]) -> pd.DataFrame:
     """FastChat's conversation logs: votes are rows whose `type` is one of four; names are shown in `models` unless anonymous."""
-    rows = []
-    for record in frame.to_dict(orient="records"):
+    rows, places = [], []
+    for place, record in enumerate(frame.to_dict(orient="records")):
         if record["type"] not in _RAW_VOTES:
             drops["not a vote"] += 1
             continue
@@ -206,9 +217,9 @@ def _from_raw_log(frame: pd.DataFrame, drops: Counter[str]) -> pd.DataFrame:
         row |= {name: record[name] for name in ("tstamp", "ip", "language") if name in record}
         row["uid"] = states[0].get("conv_id")
         rows.append(row)
+        places.append(place)
     refuse_empty(len(rows), len(frame), drops)
-    out = pd.DataFrame(rows, dtype=object)
-    return out if out["uid"].notna().all() else out.drop(columns="uid")
+    return pd.DataFrame(rows, index=places, dtype=object)
 
 
 def _without_html(name: str) -> str:
@@ -238,7 +249,7 @@ def _filter(frame: pd.DataFrame, drops: Counter[str], anonymous_only: bool, dedu
         need_columns(frame, ["language"], "a choice of languages and so LMArena votes", ComparisonError)
         wanted = {language} if isinstance(language, str) else set(language)
         leave_out("other language", [value in wanted for value in frame["language"]])
-    return frame[keep].reset_index(drop=True)
+    return frame[keep]  # the index says which row of the source it was
 
 
 # ------------------------------------------------------------------------------------------------------ tasks and ids
@@ -298,7 +309,7 @@ def _tasks(frame: pd.DataFrame, tasks: Any, overall: bool) -> dict[str, Any] | N
     return masks | ({OVERALL: np.ones(len(frame), dtype=bool)} if overall else {})
 
 
-def _vote_ids(frame: pd.DataFrame, id: str | None, *, several: bool) -> tuple[Any, bool]:
+def _vote_ids(frame: pd.DataFrame, id: str | None, *, several: bool, drop: bool) -> tuple[Any, bool]:
     """Ids of the votes (None for none), and whether the question is the cluster."""
     if id is None:
         if several:
@@ -308,13 +319,30 @@ def _vote_ids(frame: pd.DataFrame, id: str | None, *, several: bool) -> tuple[An
         need_columns(frame, [id], _WHAT, ComparisonError)
         return frame[id].to_numpy(), False
     for name in _VOTE_IDS:
-        if name in frame.columns and not any(map(is_missing, frame[name])):
-            return frame[name].astype(str).to_numpy(), False
-    repeats = "question_id" in frame.columns and bool(frame["question_id"].astype(str).duplicated().any())
-    if "question_id" in frame.columns and not repeats:
-        return frame["question_id"].astype(str).to_numpy(), False
+        if name in frame.columns and not all(map(is_missing, frame[name])):
+            return _whole_ids(frame[name], several=several, drop=drop), False
+    asked = "question_id" in frame.columns and not all(map(is_missing, frame["question_id"]))
+    repeats = asked and bool(frame["question_id"].dropna().astype(str).duplicated().any())
+    if asked and not repeats:
+        return _whole_ids(frame["question_id"], several=several, drop=drop), False
     if not several:
         return None, repeats
     said = [name for name in ("model_a", "model_b", "winner", "tstamp", "timestamp", "judge", "question_id") if name in frame.columns]
     digest = hashlib.sha256(frame[said].astype(str).to_csv(index=False).encode()).hexdigest()[:12]
     return np.array([f"{digest}:{row}" for row in range(len(frame))], dtype=object), repeats
+
+
+def _whole_ids(column: pd.Series, *, several: bool, drop: bool) -> Any:
+    """The ids as text. Without some of them copies of those votes would go unseen, so that is said, never passed over."""
+    missing = np.array([is_missing(value) for value in column])
+    ids = column.astype(str).to_numpy(dtype=object)
+    if missing.any():
+        if not drop:
+            first = ", ".join(str(row) for row in column.index[missing][:5])
+            without = "" if several else ", pass id=None to count every row as a vote of its own"
+            raise ComparisonError(
+                f"column {column.name!r}: {int(missing.sum())} votes have no id (first rows: {first}), so their copies cannot be found; "
+                f'name another column with id={without}, or drop them with on_invalid="drop"'
+            )
+        ids[missing] = None
+    return ids

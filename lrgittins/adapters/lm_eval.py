@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._tables import _integers_if_plain
 from ..errors import ResponseError
 from ..responses import ResponseMatrix
-from ._source import is_missing, need_columns, nested, read_source
+from ._source import is_missing, is_text_file, need_columns, nested, read_source, written_numbers
 
 _WHAT = "lm-evaluation-harness samples"
 _FILE = re.compile(r"samples_(?P<task>.+?)_\d{4}-\d{2}-\d{2}T[\d.:-]+\.jsonl(\.gz)?$")
@@ -56,7 +57,8 @@ def from_lm_eval_samples(
     Raises
     ------
     ResponseError
-        No logs, missing fields, several filters or metrics to choose from, duplicates, or models run on other documents.
+        No logs, missing fields, several filters or metrics to choose from, tasks without the filter, duplicates, or models run on other
+        documents.
     """
     logs = _logs_of(source)
     wanted = None if tasks is None else {tasks} if isinstance(tasks, str) else set(tasks)
@@ -104,7 +106,7 @@ def _sample_files(folder: Path) -> list[Path]:
 def _read_logs(model: str, given: Any) -> list[tuple[str, str, pd.DataFrame]]:
     paths = [given] if isinstance(given, (str, os.PathLike)) else given
     if not (isinstance(paths, list) and paths and all(isinstance(path, (str, os.PathLike)) for path in paths)):
-        frame = read_source(given, ResponseError, f"{_WHAT} of {model!r}")
+        frame = _read_samples(given, f"{_WHAT} of {model!r}")
         named = frame["task"].astype(str) if "task" in frame.columns else pd.Series("samples", index=frame.index)
         return [(task, f"the samples of {model!r}", part) for task, part in frame.groupby(named, sort=True)]
     files: list[Path] = []
@@ -119,8 +121,17 @@ def _read_logs(model: str, given: Any) -> list[tuple[str, str, pd.DataFrame]]:
         task = match["task"] if match else file.name.split(".")[0]
         if task in out:
             raise ResponseError(f"model {model!r} has two logs of the task {task!r}: {out[task][1]} and {file}; pass the one that counts")
-        out[task] = task, str(file), read_source(file, ResponseError, str(file))
+        out[task] = task, str(file), _read_samples(file, str(file))
     return list(out.values())
+
+
+def _read_samples(source: Any, what: str) -> pd.DataFrame:
+    """The samples; in a text file the metrics are numbers, names and hashes are not."""
+    frame = read_source(source, ResponseError, what)
+    if is_text_file(source):
+        metrics = {name: written_numbers(frame[name]) for name in frame.columns if name not in _FIELDS}
+        frame = frame.assign(**metrics, **{name: _integers_if_plain(frame[name]) for name in ("doc_id",) if name in frame.columns})
+    return frame
 
 
 def _prepare(frame: pd.DataFrame, model: str, task: str, origin: str) -> pd.DataFrame:
@@ -137,6 +148,17 @@ def _choose_filter(rows: pd.DataFrame, chosen: str | None) -> pd.DataFrame:
     if chosen is not None:
         if chosen not in known:
             raise ResponseError(f"the samples have no filter {chosen!r}; they have {listed}")
+        has = rows.groupby(["task", "model"])["filter"].agg(lambda names: chosen in set(names))
+        lacking = list(has.index[~has])
+        if lacking:
+            # All rows of these would be left out, and a whole task or model would go unseen.
+            found = rows.groupby(["task", "model"])["filter"].agg(lambda names: ", ".join(map(repr, sorted(set(names)))))
+            first = "; ".join(f"task {task!r} of model {model!r} has {found[task, model]}" for task, model in lacking[:8])
+            more = f"; and {len(lacking) - 8} more" if len(lacking) > 8 else ""
+            raise ResponseError(
+                f"{len(lacking)} logs have no samples of the filter {chosen!r}: {first}{more}; choose the tasks that have it with tasks=, "
+                "or read the others by themselves"
+            )
         kept = rows[rows["filter"] == chosen]
         if len(kept) < len(rows):
             _log.info("%d of %d samples are of the filter %r; the others are left out", len(kept), len(rows), chosen)
