@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -226,7 +226,6 @@ def rank(
     check_alpha(alpha)
     shown = _parse_count(show, "all", "--show")
     suffix = None if out is None else check_out(out, WRITERS, "a board")
-    units: dict[str, Any] = {"scale": scale, "anchor": parse_anchor_option(anchor)}
     if suffix in (".json", ".parquet") and (scale != "natural" or anchor is not None):
         raise ParameterError(
             f"--out {out}: {suffix} files are read back, and keep scores in log-odds; --scale and --anchor go with .csv and .html"
@@ -235,6 +234,7 @@ def rank(
     votes = read_votes(file, intake, report)
     n_models = len(votes.models)
     top_k = max(1, min(10, n_models // 2)) if top_k is None else check_int(top_k, "top_k", low=1, high=n_models)
+    units: dict[str, Any] = {"scale": scale, "anchor": parse_anchor_option(anchor, votes.models)}
     claim = parse_claim(family, votes)
     if units["anchor"] is not None:
         from ._validation import code_of
@@ -259,10 +259,10 @@ def rank(
         click.echo(describe_board(board, shown, **units))
 
 
-def parse_anchor_option(text: str | None) -> Any:
-    """``MODEL`` or ``MODEL=SCORE`` as `Leaderboard.to_frame` takes it; names may hold equals signs."""
-    if text is None:
-        return None
+def parse_anchor_option(text: str | None, models: Iterable[str]) -> Any:
+    """``MODEL`` or ``MODEL=SCORE`` as `Leaderboard.to_frame` takes it; what is the whole name of a model is that name."""
+    if text is None or text in set(models):
+        return text
     name, equals, score = text.rpartition("=")
     try:
         return (name, float(score)) if equals and name else text

@@ -69,6 +69,17 @@ def test_anchor_moves_scores_only(board, scale, anchor, score):
     pd.testing.assert_frame_equal(plain[rest], shown[rest])
 
 
+def test_anchors_on_the_command_line_are_names_first():
+    from lrgittins._cli_ranking import parse_anchor_option
+
+    models = ["qwen temp=0.7", "qwen", "a=b"]
+    assert parse_anchor_option(None, models) is None
+    for name in models:
+        assert parse_anchor_option(name, models) == name
+        assert parse_anchor_option(f"{name}=1200", models) == (name, 1200.0)
+    assert parse_anchor_option("other", models) == "other" and parse_anchor_option("qwen=x", models) == "qwen=x"
+
+
 def test_missing_anchor_is_an_error(inference, board):
     with pytest.raises(lg.ParameterError, match="no model 'm2' to anchor at; did you mean 'm02'"):
         board.to_frame(anchor="m2")
