@@ -101,4 +101,5 @@ def _calibration(board: Leaderboard) -> str:
         )
     if board.calibration == "wald":
         return f"Standard errors are the robust (sandwich) ones of the fit to all votes. {limit}"
-    return f"Standard errors come from cross-fitting on {board.n_folds} folds. {limit}"
+    repeated = f", scores and covariances being the mean of {board.n_splits} splits" if board.n_splits > 1 else ""
+    return f"Standard errors come from cross-fitting on {board.n_folds} folds{repeated}. {limit}"

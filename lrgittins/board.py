@@ -53,6 +53,8 @@ class Leaderboard:
         What was changed or flagged on the way.
     random_state : int or None
         Seed of the draws; None for fresh randomness or a Generator.
+    n_splits : int
+        Random splits into folds that the scores and covariances are means of; see `infer_gaps`.
     """
 
     top_k: int
@@ -69,6 +71,7 @@ class Leaderboard:
     notes: tuple[str, ...]
     random_state: int | None
     _frame: pd.DataFrame = field(repr=False)
+    n_splits: int = 1
 
     def to_frame(self, *, scale: str = "natural", anchor: Any = None) -> pd.DataFrame:
         """One row per (task, model) the family covers, sorted by task, rank, model.
@@ -282,6 +285,7 @@ def make_board(
         inference.notes,
         int(random_state) if isinstance(random_state, (int, np.integer)) else None,
         frame,
+        inference.n_splits,
     )
 
 

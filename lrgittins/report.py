@@ -10,6 +10,7 @@ import hashlib
 import importlib.metadata
 import math
 import platform
+import unicodedata
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .comparison import PolicyComparison
 
 _LIBRARIES = ("numpy", "scipy", "numba", "pandas")
+_BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # Unicode's property Bidi_Control
 _STATUS = {"ok": "ok", "failed": "failed", "not_checked": "not checked"}
 
 
@@ -128,8 +130,16 @@ def _render(template: str, **context: Any) -> str:
 
 
 def printable(text: Any) -> str:
-    """Text without the control characters HTML cannot hold or that would change what stands around them."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in str(text))
+    """Text without the characters HTML cannot hold or that would change what stands around them; every other one stays as it is.
+
+    Replaced are control characters, lone surrogates, bidi controls and the line and paragraph separators. Spaces of any width and the
+    joiners inside emoji and Indic or Persian words are part of a name.
+    """
+    return "".join("\ufffd" if _replaced(character) else character for character in str(text))
+
+
+def _replaced(character: str) -> bool:
+    return character not in "\n\t" and (unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in _BIDI_CONTROLS)
 
 
 # ---------------------------------------------------------------------------------------------------------- tables
@@ -263,7 +273,7 @@ def _board_options(board: Leaderboard) -> list[tuple[str, str]]:
         text = f"{known.min():.3f} to {known.max():.3f} over {len(critical)} claims" if len(known) else "none"
     else:
         text = "none" if math.isnan(critical) else f"{critical:.3f}"
-    splits = getattr(board, "n_splits", 1)
+    splits = board.n_splits
     return [
         ("top_k", str(board.top_k)),
         ("alpha", f"{board.alpha:.12g}"),

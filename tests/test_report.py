@@ -154,6 +154,33 @@ def test_control_characters_do_not_reach_the_page(tmp_path):
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text) and "bell\ufffd" in page.text["bdi"]
 
 
+def test_printable_leaves_names_whole():
+    from lrgittins.report import printable
+
+    whole = "no\u00a0break, wide\u3000space, \U0001f468\u200d\U0001f469\u200d\U0001f467, \u0645\u06cc\u200c\u062e, soft\u00adhyphen\n\t"
+    assert printable(whole) == whole
+    for bad in "\x00\x07\r\x1b\x7f\x85\ud800\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029":
+        assert printable(f"a{bad}b") == "a\ufffdb"
+
+
+def test_splits_are_kept_and_said(tmp_path):
+    from lrgittins._claims import claim_sentences
+
+    inference = lg.infer_gaps(simulated(n=900)[1], lg.LowRankBradleyTerry(rank=1), n_folds=3, n_splits=2)
+    board = inference.certify(2, n_draws=500)
+    assert board.n_splits == inference.n_splits == 2
+    said = "cross-fitting on 3 folds, scores and covariances being the mean of 2 splits."
+    assert said in claim_sentences(board)[-1]
+    text, _ = page_of(board, tmp_path)
+    assert said in text and "3 folds, 2 splits" in text
+    board.to_json(tmp_path / "board.json")
+    assert lg.Leaderboard.read(tmp_path / "board.json").n_splits == 2
+    data = board.to_dict()
+    assert data.pop("n_splits") == 2 and lg.Leaderboard.from_dict(data).n_splits == 1  # boards of earlier versions
+    with pytest.raises(lg.StateError, match="broken leaderboard"):
+        lg.Leaderboard.from_dict(data | {"n_splits": "many"})
+
+
 def test_elo_and_anchor_are_shown_and_said(inference, tmp_path):
     board = inference.certify(3)
     text, page = page_of(board, tmp_path, scale="elo", anchor=("m02", 1200))
@@ -248,7 +275,8 @@ def test_two_models_one_task(tmp_path):
 
 def test_comparison_report(comparison, tmp_path):
     text, page = page_of(comparison, tmp_path)
-    assert "<i>" not in text and "&lt;i&gt;b&lt;/i&gt;" in text or "the best is e" in text
+    assert "<i>" not in text
+    assert "&lt;i&gt;b&lt;/i&gt;" in text or "the best is e" in text
     assert json.loads(page.text["script"][0]) == comparison.to_dict()
     lines = [attributes["d"] for tag, attributes in page.tags if tag == "path" and attributes.get("class") == "line"]
     assert len(lines) == 3 * 2 + 2  # three pictures of two policies, two keys
