@@ -51,8 +51,8 @@ SIZES = {
 KINDS = ("time_", "timeraw_", "peakmem_", "track_")
 # They start fresh processes, some of which compile every kernel.
 FRESH_PROCESSES = {"FirstCall", "FirstCallSeconds"}
-# Whole boards beyond the first, at seconds each: left to the slow test.
-SECONDS_EACH = {"BoardFromCounts", "ParametricBoard"}
+# Variants of what is run here, at seconds each: left to the slow test.
+SECONDS_EACH = {"BoardFromCounts", "ParametricBoard", "RepeatedCrossFit"}
 
 
 def load_benchmarks() -> ModuleType:
