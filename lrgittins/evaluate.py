@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._resume import Resumed, resume
+from ._streaks import Streaks
 from ._validation import check_choice, check_float, check_int
 from ._workers import DeferredInterrupts, InlineWorker, Outcome, ThreadWorkers, logger
 from .errors import ParameterError, ResponseError
@@ -80,9 +81,13 @@ def evaluate(
         "stop-signal" ends the run when ``policy.should_stop`` becomes true, "budget" goes on to the limit. By default
         "stop-signal", and "budget" for a policy with ``anneal=True``, which is made to use what is left.
     max_consecutive_failures : int or None
-        So many batches in a row that failed or timed out, whichever arms and workers they were of, end the run with
-        `ResponseError`: an expired key or a server that is down would otherwise use up the retries of every cell. What is
-        recorded stays; with a `store` the run goes on from there once the cause is mended. None: never.
+        So many batches in a row that failed or timed out, of two arms or more, end the run with `ResponseError`: an expired
+        key or a server that is down would otherwise use up the retries of every cell. What is recorded stays; with a
+        `store` the run goes on from there once the cause is mended. Where all of them were of one arm another arm is tried
+        first. If that fails too the run ends as above; if it works, and the first arm fails once more, that arm is broken:
+        a warning is logged, its remaining cells are put down as failed without a call and free of charge, until they are
+        missing (`Trace.n_skipped` counts the examples), and the run goes on without it. Where no other arm can be asked, or
+        the policy learns prices (``cost=None``) or is not of this library, the run ends and names the arm. None: never.
     progress : bool
         A progress bar on stderr.
 
@@ -99,8 +104,8 @@ def evaluate(
         Not exactly one limit, or an argument outside its meaning.
     ResponseError
         The evaluator returned something that cannot be scores (their number, NaN, out of range) or a bad cost, failed
-        under ``on_error="raise"``, or failed `max_consecutive_failures` times in a row. Results of other workers are
-        awaited and recorded first.
+        under ``on_error="raise"``, or failed `max_consecutive_failures` times in a row (of one arm: with no other to try).
+        Results of other workers are awaited and recorded first.
     StoreError
         The store is in use by another process, damaged, newer or not ours.
     StateError
@@ -133,11 +138,13 @@ def evaluate(
             book, resumed = None, Resumed(_recorder(policy))
         else:
             book, resumed = _open_book(policy, store, stack)
+        streaks = Streaks(max_consecutive_failures)
+        streaks.repeat(() if book is None else book.events())
         workers: InlineWorker | ThreadWorkers
         workers = InlineWorker(call) if n_workers == 1 and timeout is None else ThreadWorkers(call, n_workers, timeout)
         stack.callback(workers.close)
         bar = stack.enter_context(_progress_bar(limit, progress))
-        return _Run(policy, limit, bool(strict), until, max_consecutive_failures, book, resumed, workers, interrupts, bar).drive()
+        return _Run(policy, limit, bool(strict), until, streaks, book, resumed, workers, interrupts, bar).drive()
 
 
 def _open_book(policy: Policy, store: str | Path, stack: contextlib.ExitStack) -> tuple[Store, Resumed]:
@@ -166,14 +173,14 @@ class _Run:
     """The loop. Everything but the evaluator happens in the calling thread, so policy, store and trace agree at any time."""
 
     def __init__(
-        self, policy: Any, limit: _Limit, strict: bool, until: str, max_failures: int | None, book: Store | None, resumed: Resumed,
+        self, policy: Any, limit: _Limit, strict: bool, until: str, streaks: Streaks, book: Store | None, resumed: Resumed,
         workers: InlineWorker | ThreadWorkers, interrupts: DeferredInterrupts, bar: tqdm[Any],
     ) -> None:  # fmt: skip
         self.policy = policy
         self.limit = limit
         self.strict = strict
         self.until = until
-        self.max_failures = max_failures
+        self.streaks = streaks
         self.book = book
         self.recorder = resumed.recorder
         self.attempts = resumed.attempts
@@ -185,9 +192,11 @@ class _Run:
             raise ParameterError(f"the policy has {policy.n_pending} pending pulls and does not list them: tell or release them first")
         self.inherited = {pull.token for pull in self.leftover}
         self.running: dict[str, tuple[Pull, int]] = {}  # by token, with the number of the attempt
-        self.cells_told = _cells_told(policy)
+        self.announced: set[str] = set()  # tokens whose intent is on record before they start
+        self.cells_told = _cells_told(policy) - streaks.n_skipped
         self.n_failed = 0
-        self.n_failed_in_a_row = 0
+        # Elsewhere failures free of charge may never end, or would teach wrong prices.
+        self.can_skip = isinstance(policy, BasePolicy) and policy.cost is not None
         self.fatal: BaseException | None = None
         self.cause: BaseException | None = None
 
@@ -223,35 +232,118 @@ class _Run:
         if hasattr(self.policy, "end"):
             self.policy.end(reason)
         return self.recorder.finish(
-            reason, n_repeated=self.attempts.n_repeated, random_state=getattr(self.policy, "random_state", None)
+            reason, n_repeated=self.attempts.n_repeated, n_skipped=self.streaks.n_skipped,
+            random_state=getattr(self.policy, "random_state", None),
         )  # fmt: skip
 
     def _next(self) -> tuple[str | None, Pull | None]:
         """The reason to end the run, or the next pull, or neither while results have to be awaited first."""
-        if self.leftover:
-            return None, self.leftover.popleft()
+        reason: str | None
+        pull: Pull | None
+        while True:
+            if self.leftover:
+                reason, pull, asked = None, self.leftover.popleft(), False
+            else:
+                (reason, pull), asked = self._ask(), True
+            if pull is None:
+                return reason, None
+            if pull.arm in self.streaks.broken and self.can_skip:
+                self._skip(pull)
+                continue
+            if self.streaks.suspect(pull.arm):
+                reason, pull = self._instead_of(pull)
+                if pull is None:
+                    return reason, None
+            # The policy has reserved its cost by now; its examples are not counted before it runs.
+            used = self._used(reserved=True) + (len(pull.examples) if self.limit.kind == "examples" else 0)
+            if asked and self.strict and self.limit.crossed(used):
+                self._release(pull)
+                return (None if self.policy.n_pending else "budget"), None
+            return None, pull
+
+    def _ask(self) -> tuple[str | None, Pull | None]:
         policy = self.policy
         if self.until == "stop-signal" and policy.should_stop:
             return "stop-signal", None
-        used = self._used(reserved=True)
-        if self.limit.reached(used):
+        if self.limit.reached(self._used(reserved=True)):
             if policy.n_pending:  # true costs may turn out lower than what is reserved
                 return None, None
             return (reason_for_silence(policy) if policy.status == "exhausted" else "budget"), None
         pull = policy.ask()
         if pull is None:
             return (None if policy.n_pending else reason_for_silence(policy)), None
-        if self.strict and self.limit.crossed(used + (pull.cost if self.limit.kind == "cost" else len(pull.examples))):
-            policy.release(pull)
-            if self.book is not None:
-                self.book.record_release(pull)
-            return (None if policy.n_pending else "budget"), None
         return None, pull
 
-    def _start(self, slot: int, pull: Pull) -> None:
-        attempt = self.attempts.begin(pull.token, inherited=pull.token in self.inherited)
+    def _skip(self, pull: Pull) -> None:
+        """Put a batch of a broken arm down as failed, without a call and free of charge."""
+        message = "not evaluated: the arm is broken"
+        self._record_intent(pull)
+        self.policy.tell(pull, None, cost=0.0, status="error")
         if self.book is not None:
-            self.book.record_intent(pull, attempt, slot)
+            self.book.record_result(pull, self.attempts.last[pull.token], "error", cost=0.0, message=message)
+        self.streaks.n_skipped += len(pull.examples)
+        self.recorder.add(pull.arm, len(pull.examples), 0.0)
+
+    def _instead_of(self, pull: Pull) -> tuple[str | None, Pull | None]:
+        """A pull of an arm that is not suspect: what the policy asks while it cannot ask the suspect, whose cells it then gets back."""
+        if self.can_skip:
+            held = [pull]
+            avoided = {pull.arm, *self.streaks.broken}
+            waiting, self.leftover = list(self.leftover), deque()
+            for left in waiting:
+                (held if left.arm in avoided else self.leftover).append(left)
+            self._record_intent(pull)
+            other = self.leftover.popleft() if self.leftover else self.policy.ask()
+            while other is not None and other.arm in avoided:
+                self._record_intent(other)
+                held.append(other)
+                other = self.policy.ask()
+            if other is not None:
+                self._record_intent(other)  # it was asked before the others are given back, and so it is repeated
+            for one in held:
+                self._release(one)
+            if other is not None:
+                return None, other
+            if self.policy.n_pending:
+                return None, None  # another arm is being evaluated: its result tells
+            if self.n_failed < (self.streaks.limit or 0):
+                return None, self.policy.ask()  # resumed, with nothing else to ask: the cause may be mended
+        elif self.n_failed < (self.streaks.limit or 0):
+            return None, pull
+        self._fail(
+            ResponseError(
+                f"arm {pull.arm!r} failed {self.streaks.n} times in a row (max_consecutive_failures) and no other arm can tell whether the "
+                f"evaluator works at all; {self._kept} what was evaluated: mend the arm and call evaluate again, or leave it out of "
+                "`arms` of a new policy (with a new store), to which `attach` gives the scores that exist"
+            ),
+            None,
+        )
+        return "failed", None
+
+    def _release(self, pull: Pull) -> None:
+        """Give a pull back that does not run."""
+        self._record_intent(pull)
+        self.announced.discard(pull.token)
+        self.policy.release(pull)
+        if self.book is not None:
+            self.book.record_result(pull, self.attempts.last[pull.token], "released", cost=0.0)
+
+    def _record_intent(self, pull: Pull) -> None:
+        """Put a pull on record that may not run, once, in the order of the asks."""
+        if pull.token not in self.attempts.last:
+            self.attempts.last[pull.token] = 1
+            self.announced.add(pull.token)
+            if self.book is not None:
+                self.book.record_intent(pull, 1, 0)
+
+    def _start(self, slot: int, pull: Pull) -> None:
+        if pull.token in self.announced:
+            self.announced.discard(pull.token)
+            attempt = self.attempts.last[pull.token]
+        else:
+            attempt = self.attempts.begin(pull.token, inherited=pull.token in self.inherited)
+            if self.book is not None:
+                self.book.record_intent(pull, attempt, slot)
         self.running[pull.token] = pull, attempt
         self.workers.start(slot, pull)
 
@@ -287,7 +379,7 @@ class _Run:
                 self._fail(
                     ResponseError(f"the evaluation of {where} failed ({message}) and the policy has on_error='raise': {refusal}"), error
                 )
-        self._count_failures(status, where, message, error)
+        self._count_failures(pull.arm, status, where, message, error)
         _, attempt = self.running.pop(pull.token)
         if self.book is not None:
             values = None if scores is None else np.asarray(scores, dtype=np.float64).tolist()
@@ -297,19 +389,29 @@ class _Run:
             self.recorder.add(pull.arm, len(pull.examples), charged)
         self._show()
 
-    def _count_failures(self, status: str, where: str, message: str | None, cause: BaseException | None) -> None:
-        """Failures in a row, of whichever arm; too many end the run."""
-        self.n_failed_in_a_row = 0 if status == "ok" else self.n_failed_in_a_row + 1
-        if self.max_failures is None or self.n_failed_in_a_row < self.max_failures:
+    def _count_failures(self, arm: Any, status: str, where: str, message: str | None, cause: BaseException | None) -> None:
+        """Failures in a row, of two arms or more, end the run; those of one arm alone make it broken."""
+        was_broken = arm in self.streaks.broken
+        dead = self.streaks.add(arm, ok=status == "ok")
+        if self.can_skip and arm in self.streaks.broken and not was_broken:
+            logger.warning(
+                "arm %r failed %d times in a row and again after another arm had worked: it is taken for broken and what is left of it "
+                "counts as missing; last for %s: %s", arm, self.streaks.limit, where, message,
+            )  # fmt: skip
+        if not dead:
             return
-        kept = "the policy keeps" if self.book is None else "policy and store keep"
         self._fail(
             ResponseError(
-                f"the evaluator failed {self.n_failed_in_a_row} times in a row, which ends the run (max_consecutive_failures); last for "
-                f"{where}: {message}; {kept} what was evaluated: mend the cause and call evaluate again"
+                f"the evaluator failed {self.streaks.n} times in a row, which ends the run (max_consecutive_failures); last for "
+                f"{where}: {message}; {self._kept} what was evaluated: mend the cause and call evaluate again"
             ),
             cause,
         )
+        self.streaks.end()
+
+    @property
+    def _kept(self) -> str:
+        return "the policy keeps" if self.book is None else "policy and store keep"
 
     def _fail(self, error: ResponseError, cause: BaseException | None) -> None:
         """The run ends with this error, once what is in flight has come back; the first one is the one raised."""

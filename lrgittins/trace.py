@@ -79,6 +79,8 @@ class Trace:
         Why the run ended. A replay goes on past the stop signal; `stop` is about the signal.
     n_repeated : int
         Batches evaluated again after a crash (`evaluate`).
+    n_skipped : int
+        Examples of broken arms that were put down as failed without being evaluated, free of charge (`evaluate`).
     policy : str
     random_state
         The seed of the run as it was given.
@@ -101,6 +103,7 @@ class Trace:
     n_repeated: int = 0
     policy: str = ""
     random_state: Any = None
+    n_skipped: int = 0
 
     def __post_init__(self) -> None:
         for array in (self.arm, self.n, self.cost, self.cumulative_cost, self.recommended, self.completed, self.completed_score,
@@ -239,7 +242,7 @@ class TraceRecorder:
         recommended = self._code[policy.recommend().arm]
         self._rows.append((self._code[arm], int(n), float(cost), float(policy.spent), recommended, done, score, bool(policy.should_stop)))
 
-    def finish(self, stop_reason: str, *, n_repeated: int = 0, random_state: Any = None) -> Trace:
+    def finish(self, stop_reason: str, *, n_repeated: int = 0, n_skipped: int = 0, random_state: Any = None) -> Trace:
         """The trace of everything added."""
         columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * 8
         arm, n, cost, spent, recommended, done, score, stop = columns
@@ -261,6 +264,7 @@ class TraceRecorder:
             n_repeated=n_repeated,
             policy=policy_name(self._policy),
             random_state=random_state,
+            n_skipped=n_skipped,
         )
 
 
