@@ -55,7 +55,7 @@ def infer_low_rank(
     if calibration == "parametric":
         fit = lenient._fit_table(compact)
         result = full_data_step(compact, fit, design, seen, n_models)
-        scale, n_missed = standard_error_scale(compact, fit, result, lenient, design, seen, n_refits, rng, n_jobs)
+        scale = standard_error_scale(compact, fit, result, lenient, design, seen, n_refits, rng, n_jobs)
         noise = ScaledNoise(result.noise, scale)
         n_folds = 1
         notes.append(
@@ -64,8 +64,6 @@ def infer_low_rank(
         )
         if table.cluster is not None:
             notes.append("the simulated votes were independent, those of a cluster too; calibration='cross-fit' keeps clusters together")
-        if n_missed:
-            notes.append(f"{n_missed} of {n_refits} refits stopped before their tolerance; raise max_iter")
     else:
         splits = [draw_folds(compact, n_folds, rng) for _ in range(n_splits)]
         steps = [cross_fit(compact, split, lenient, design, seen, n_models, n_jobs) for split in splits]

@@ -100,8 +100,8 @@ def cross_fit(
 def full_data_step(table: OutcomeTable, fit: Any, design: str, seen: IntArray, n_models: int, known: FoldFacts | None = None) -> OneStep:
     """As `cross_fit`, from one fit that has seen all of `table`: no cross-fitting, so its noise is right up to a scale at best.
 
-    `known` are the facts of a fit this one resembles (votes simulated from it): where that was far from any trouble, the
-    condition is not estimated again, which costs as much as the step.
+    `known` are the facts of a fit this one resembles (votes simulated from it): where that was far from singular, the condition is
+    not estimated again, which costs as much as the step.
     """
     return _combine(table, [_FoldTerm.build(table, table.cells(), table.cells(), table.count, fit, design, known)], seen, n_models)
 
@@ -204,12 +204,12 @@ class _FoldTerm:
         operator = Arrowhead.from_cells(space, law.task, law.low, law.high, information(law, scores))
         p = space.dimension
         factor = operator.factor()
-        comfortable = known is not None and known.condition < 0.01 * _SUSPICIOUS and known.looseness < 0.75 * _LOOSE
-        facts = known if known is not None and comfortable else _describe(fit, space, operator, factor, training.total)
+        trusted = known is not None and known.condition < 0.01 * _SUSPICIOUS
+        facts = known if known is not None and trusted else _describe(fit, space, operator, factor, training.total)
         weight = fold_count.astype(np.float64)
         determined = np.zeros((table.n_tasks, table.n_models), dtype=np.int64)
         suspicious = factor.ridge > 0.0 or len(operator.deficient_tasks) or not facts.condition < _SUSPICIOUS
-        if suspicious or not facts.looseness < _LOOSE:
+        if suspicious or not facts.looseness < (0.75 * _LOOSE if trusted else _LOOSE):
             coarse = None
             if suspicious:
                 factor, coarse = (_ridged(operator, share).factor() for share in (_FINE_RIDGE, _COARSE_RIDGE))

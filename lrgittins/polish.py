@@ -112,6 +112,27 @@ def polish_scores(cells: Cells, start: Factorisation, *, tol: float, max_iter: i
     return Polish(factors, result.converged, n_iter, result.gradient_norm, result.objective, result.penalty)
 
 
+def polish_steps(cells: Cells, start: Factorisation, *, n_steps: int, tol: float) -> Factorisation:
+    """At most `n_steps` steps of `polish_scores` from a start near the maximum, nu re-evaluated at each; fewer where `tol` is met."""
+    factors = start
+    for _ in range(n_steps):
+        penalty = penalty_weight(factors)
+        if not math.isfinite(penalty) or float(factors.singular_values[0]) < 1e-8:
+            break
+        state = _evaluate(cells, factors, penalty)
+        space = TangentSpace(factors.left, factors.right)
+        slope = space.coords(state.gradient - penalty * (factors.left @ factors.right.T))
+        if float(np.linalg.norm(slope)) <= tol * cells.total:
+            break
+        operator = Arrowhead.from_cells(space, cells.task, cells.low, cells.high, state.information)
+        step = _ascent_step(operator, state, penalty, slope)
+        better = _line_search(cells, state, space, step, float(slope @ step), penalty)
+        if better is None:
+            break
+        factors = better.factors
+    return factors
+
+
 def _equal_scores(cells: Cells, n_iter: int) -> Polish:
     """All scores equal: no factor pays at any penalty this small a matrix would have."""
     empty = factorise(np.zeros((cells.n_tasks, cells.n_models)), 1)
