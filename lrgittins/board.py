@@ -317,6 +317,7 @@ def leaderboard(
     calibration: str = "auto",
     n_draws: int = 2000,
     disconnected: str = "error",
+    n_jobs: int = 1,
     random_state: RandomState = 0,
 ) -> Leaderboard:
     """Votes in, certified leaderboard out: low-rank fit, debiased gaps, simultaneous certificates.
@@ -332,6 +333,8 @@ def leaderboard(
     calibration : see `infer_gaps`
     disconnected : {"error", "allow"}, default "error"
         Comparisons that fall apart into pieces: raise, or rank without any certificate across pieces.
+    n_jobs : int, default 1
+        Worker processes of the refits or training sets; see `infer_gaps`.
     random_state : int, Generator, SeedSequence or None, default 0
         Of the folds or simulated votes, and of the draws.
 
@@ -354,6 +357,10 @@ def leaderboard(
     top_k = max(1, min(10, n_models // 2)) if top_k is None else check_int(top_k, "top_k", low=1, high=n_models)
     check_claim(comparisons.tasks, comparisons.models, family, alpha, method, n_draws)
     inference = infer_gaps(
-        comparisons, LowRankBradleyTerry(rank=rank, disconnected=disconnected), calibration=calibration, random_state=random_state
+        comparisons,
+        LowRankBradleyTerry(rank=rank, disconnected=disconnected),
+        calibration=calibration,
+        n_jobs=n_jobs,
+        random_state=random_state,
     )
     return inference.certify(top_k, family=family, alpha=alpha, method=method, n_draws=n_draws, random_state=random_state)
