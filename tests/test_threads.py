@@ -45,7 +45,7 @@ def test_jobs_change_no_bit(votes: lg.Comparisons, responses: lg.ResponseMatrix)
                 (
                     digest(lg.infer_gaps(votes, estimator, n_folds=3, n_jobs=n_jobs)),
                     digest(lg.infer_gaps(votes, estimator, calibration="parametric", n_refits=5, n_jobs=n_jobs)),
-                    lg.leaderboard(votes, rank=1, n_draws=200, n_jobs=n_jobs).to_frame().to_json(),
+                    lg.leaderboard(votes, rank=1, n_draws=400, n_jobs=n_jobs).to_frame().to_json(),
                     lg.compare(responses, ["gittins", "ucb-e"], budget=0.5, n_runs=3, n_jobs=n_jobs, progress=False).to_frame().to_json(),
                 )
             )
