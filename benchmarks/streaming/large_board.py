@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=5)
     parser.add_argument("--votes", type=int, default=2_000_000)
     parser.add_argument("--family", default="task")
+    parser.add_argument("--calibration", default="cross-fit", help="parametric makes 30 refits more")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--intake", action="store_true", help="counts only, from one row a vote")
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
@@ -61,7 +62,7 @@ def main() -> None:
         sparse_intake(options.tasks, options.models, options.votes, options.seed)
         return
     truth = low_rank_scores(options.tasks, options.models, options.rank, random_state=options.seed)
-    lg.leaderboard(simulate_comparisons(low_rank_scores(4, 8, 2), 4000), rank=2, family=options.family)
+    lg.leaderboard(simulate_comparisons(low_rank_scores(4, 8, 2), 4000), rank=2, family=options.family, calibration=options.calibration)
     votes = simulate_comparisons(truth, options.votes, random_state=options.seed + 1)
     print(f"{options.tasks} tasks x {options.models} models, rank {options.rank}, {votes.n} votes in {len(votes.counts)} cells", flush=True)
     before, start, cpu = peak_mb(), time.perf_counter(), time.process_time()
@@ -71,7 +72,7 @@ def main() -> None:
 
         profiler = cProfile.Profile(time.process_time)
         profiler.enable()
-    board = lg.leaderboard(votes, rank=options.rank, family=options.family)
+    board = lg.leaderboard(votes, rank=options.rank, family=options.family, calibration=options.calibration)
     elapsed, cpu = time.perf_counter() - start, time.process_time() - cpu
     if profiler is not None:
         import pstats
