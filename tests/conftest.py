@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+
+# For `benchmarks`, which is not installed. Last, so that `pytest` still tests the installed package and not the checkout.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 
 @pytest.fixture(scope="session")

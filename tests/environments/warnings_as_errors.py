@@ -26,7 +26,8 @@ def main() -> None:
     assert result.stderr == "", result.stderr
     with tempfile.TemporaryDirectory() as folder:
         votes = Path(folder) / "votes.csv"
-        votes.write_text("task,model_a,model_b,winner\n" + "t,A,B,A\nt,A,B,B\n" * 30, encoding="utf-8")
+        rows = "t,left one,right one,model_a\nt,left one,right one,model_b\n" * 30
+        votes.write_text("task,model_a,model_b,winner\n" + rows, encoding="utf-8")
         result = common.run(["-W", "error", "-m", "lrgittins", "check", str(votes), "--json", "-q"], env=common.environment())
         assert result.stderr == "" and json.loads(result.stdout)["n"] == 60
 
