@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 
 # For `benchmarks`, which is not installed. Last, so that `pytest` still tests the installed package and not the checkout.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+# A shell's background job ignores Ctrl-C, and so would the processes of the tests that interrupt them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
