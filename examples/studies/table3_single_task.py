@@ -87,23 +87,39 @@ def one_trial(rng: np.random.Generator, *, theta: int, trial: int, board: Board 
     return rows
 
 
-@click.command(help=__doc__)
-@study_options(trials=5, votes=(N_VOTES,))
-def main(trials: int, jobs: int, seed: int, out: Path | None, board: Board) -> None:
+def run_per_theta(
+    worker: Callable[..., list[dict[str, Any]]],
+    name: str,
+    looked_at: str,
+    paper: str,
+    *,
+    trials: int,
+    jobs: int,
+    seed: int,
+    out: Path | None,
+    board: Board,
+) -> None:
+    """Run `worker` for every score matrix and trial, and print all measures, then band coverage per matrix (tables 3 and 4)."""
     thetas = board.thetas(THETA_SEEDS)
     settings = [{"theta": theta, "trial": trial} for trial in range(trials) for theta in thetas]
-    worker = functools.partial(one_trial, board=board)
-    frame = pd.DataFrame(run_trials(worker, settings, name="table3_single_task", seed=seed, jobs=jobs, out=out, header=board.header))
+    worker = functools.partial(worker, board=board)
+    frame = pd.DataFrame(run_trials(worker, settings, name=name, seed=seed, jobs=jobs, out=out, header=board.header))
     if not board.is_paper:
         click.echo(f"\n{board.describe()}")
     click.echo(
         f"\nn = {board.n_votes:,}, K = {board.top_k(TOP_K)}, alpha = {ALPHA}, {trials} trials for each of {len(thetas)} score matrices, "
-        f"{CELLS} cells each, seed {seed}"
+        f"{looked_at} each, seed {seed}"
     )
     if board.is_paper:
-        click.echo(PAPER)
+        click.echo(paper)
     report_measures(frame, MEASURES, BASELINE)
     report_by_theta(frame, "bands")
+
+
+@click.command(help=__doc__)
+@study_options(trials=5, votes=(N_VOTES,))
+def main(**options: Any) -> None:
+    run_per_theta(one_trial, "table3_single_task", f"{CELLS} cells", PAPER, **options)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,13 @@ instead.
 
 from __future__ import annotations
 
-import functools
-from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-import pandas as pd
 from _board import Board
-from _runner import report_by_theta, report_measures, run_trials, study_options
-from table3_single_task import ALPHA, FITS, THETA_SEEDS, TOP_K
+from _runner import study_options
+from table3_single_task import ALPHA, FITS, TOP_K, run_per_theta
 
 import lrgittins as lg
 from lrgittins.simulate import simulate_comparisons
@@ -26,9 +23,7 @@ from lrgittins.simulate import simulate_comparisons
 N_VOTES = 32_000
 METHODS = ("max-t", "step-down")  # order-statistic thresholds take 6 s a data set here; table 3 has them
 PAPER = "paper: width 31.3, resolved .315"
-BASELINE = "paper's procedure, max-t"
 PAPER_BOARD = Board(votes=(N_VOTES,))
-MEASURES = ("bands", "ranks", "width", "certified", "wrong")
 
 
 def one_trial(rng: np.random.Generator, *, theta: int, trial: int, board: Board = PAPER_BOARD) -> list[dict[str, Any]]:
@@ -77,21 +72,8 @@ def one_trial(rng: np.random.Generator, *, theta: int, trial: int, board: Board 
 
 @click.command(help=__doc__)
 @study_options(trials=5, votes=(N_VOTES,))
-def main(trials: int, jobs: int, seed: int, out: Path | None, board: Board) -> None:
-    thetas = board.thetas(THETA_SEEDS)
-    settings = [{"theta": theta, "trial": trial} for trial in range(trials) for theta in thetas]
-    worker = functools.partial(one_trial, board=board)
-    frame = pd.DataFrame(run_trials(worker, settings, name="table4_simultaneous", seed=seed, jobs=jobs, out=out, header=board.header))
-    if not board.is_paper:
-        click.echo(f"\n{board.describe()}")
-    click.echo(
-        f"\nn = {board.n_votes:,}, K = {board.top_k(TOP_K)}, alpha = {ALPHA}, {trials} trials for each of {len(thetas)} score matrices, "
-        f"all {board.shape[1]} model families each, seed {seed}"
-    )
-    if board.is_paper:
-        click.echo(PAPER)
-    report_measures(frame, MEASURES, BASELINE)
-    report_by_theta(frame, "bands")
+def main(**options: Any) -> None:
+    run_per_theta(one_trial, "table4_simultaneous", f"all {options['board'].shape[1]} model families", PAPER, **options)
 
 
 if __name__ == "__main__":
