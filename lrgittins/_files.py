@@ -7,10 +7,11 @@ import uuid
 from pathlib import Path
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
+def write_atomically(path: str | os.PathLike[str], content: bytes, *, flush_folder: bool = False) -> None:
     """Write beside `path`, flush to disk, then rename: a reader sees the old file or the new one, never a part.
 
-    The file gets the permissions any new file would get here (0666 less the umask). Raises OSError, and leaves nothing behind.
+    The file gets the permissions any new file would get here (0666 less the umask). With `flush_folder` the rename itself is on disk on
+    return (POSIX), so that a power cut cannot bring the old file back. Raises OSError, and leaves nothing behind.
     """
     target = Path(path)
     temporary = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}"
@@ -25,3 +26,9 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    if flush_folder and hasattr(os, "O_DIRECTORY"):
+        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -235,6 +235,23 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["s.json"]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+def test_a_state_and_its_rename_are_flushed_and_it_gets_the_permissions_of_any_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, rename = os.fsync, os.replace
+    monkeypatch.setattr("os.fsync", lambda handle: (done.append("flush"), fsync(handle))[1])
+    monkeypatch.setattr("os.replace", lambda old, new: (done.append("rename"), rename(old, new))[1])
+    before = os.umask(0o027)
+    try:
+        MAKERS["ucb-e"]().save(tmp_path / "s.json")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "s.json").stat().st_mode & 0o777 == 0o640
+    assert done == ["flush", "rename", "flush"] and os.listdir(tmp_path) == ["s.json"]
+
+
 def test_load_compares_with_what_the_caller_works_on(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     policy = lg.GittinsPolicy(["a", "b"], 4, examples=list("wxyz"), cost=[1.0, 2.0], prior=(0.4, 0.02))

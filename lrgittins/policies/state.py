@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrgittins import __version__
+from lrgittins._files import write_atomically
 from lrgittins.errors import LRGittinsError, StateError
 
 from . import inputs
@@ -36,25 +35,8 @@ _FIELDS = {
 
 
 def write_json(path: str | Path, saved: dict[str, Any]) -> None:
-    """Write strict JSON to a temporary file beside `path`, flush it to disk, then put it in place in one step."""
-    target = Path(path)
-    text = json.dumps(saved, allow_nan=False, separators=(",", ":"))
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    if hasattr(os, "O_DIRECTORY"):  # the rename itself must survive a power cut (POSIX)
-        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    """Write strict JSON, replacing the file in one step; on return it survives a power cut, as a run goes on from it."""
+    write_atomically(path, json.dumps(saved, allow_nan=False, separators=(",", ":")).encode(), flush_folder=True)
 
 
 def read_json(path: str | Path) -> Any:
