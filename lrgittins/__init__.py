@@ -37,7 +37,8 @@ _EXPORTS = {
         "WorkerError",
     ],
     "evaluate": ["evaluate"],
-    "inference": ["GapEstimate", "GapInference", "infer_gaps"],
+    "infer": ["infer_gaps"],
+    "inference": ["GapEstimate", "GapInference"],
     "low_rank": ["LowRankBradleyTerry"],
     "policies.gittins": ["GittinsPolicy"],
     "policies.log_ei": ["LogEI", "LogEIPerCost"],
@@ -78,7 +79,8 @@ if TYPE_CHECKING:
         WorkerError,
     )
     from .evaluate import evaluate
-    from .inference import GapEstimate, GapInference, infer_gaps
+    from .infer import infer_gaps
+    from .inference import GapEstimate, GapInference
     from .low_rank import LowRankBradleyTerry
     from .policies.gittins import GittinsPolicy
     from .policies.log_ei import LogEI, LogEIPerCost

@@ -242,7 +242,7 @@ def rank(
         code_of(units["anchor"][0] if isinstance(units["anchor"], tuple) else units["anchor"], votes.models, "model")
 
     from .bands import check_claim
-    from .inference import infer_gaps
+    from .infer import infer_gaps
 
     check_claim(votes.tasks, votes.models, claim, alpha, method, n_draws)
 

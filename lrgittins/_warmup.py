@@ -134,7 +134,7 @@ def _ranking_steps() -> Iterator[Callable[[], object]]:
     from .board import leaderboard
     from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry
     from .comparisons import Comparisons
-    from .inference import infer_gaps
+    from .infer import infer_gaps
     from .low_rank import LowRankBradleyTerry
     from .simulate import low_rank_scores, simulate_comparisons
 

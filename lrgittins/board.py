@@ -349,7 +349,7 @@ def leaderboard(
     ----------
     .. [1] "Low Rank for Rank", arXiv 2605.29395.
     """
-    from .inference import infer_gaps
+    from .infer import infer_gaps
     from .low_rank import LowRankBradleyTerry
 
     check_comparisons(comparisons)
