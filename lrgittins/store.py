@@ -79,7 +79,7 @@ class Result:
     """What became of an attempt.
 
     "ok", "error" and "timeout" were told to the policy. "refused": it failed under ``on_error="raise"`` and the pull
-    stayed pending. "released": it never ran, as it would have crossed a strict budget.
+    stayed pending. "released": it never ran, as it would have crossed a strict budget, or another arm had to be tried first.
     """
 
     seq: int
@@ -206,7 +206,7 @@ class Store:
             self._insert_result(pull, attempt, status, scores, cost, message)
 
     def record_release(self, pull: Pull) -> None:
-        """A batch that was asked and given back without running."""
+        """A batch that was asked and given back without running, both or neither; durable on return."""
         with _translated(self.path), self._transaction():
             self._insert_intent(pull, 1, 0)
             self._insert_result(pull, 1, "released", None, 0.0, None)

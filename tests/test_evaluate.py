@@ -20,6 +20,7 @@ import pytest
 
 import lrgittins as lg
 from lrgittins.policies.base import STOP_REASONS
+from lrgittins.store import Store
 
 K, N = 5, 24
 SCORES = (np.random.default_rng(7).random((K, N)) < np.linspace(0.3, 0.8, K)[:, None]).astype(float)
@@ -126,6 +127,25 @@ def test_strict_never_crosses_and_what_was_refused_can_be_asked_later(tmp_path: 
     same_state(policy, twice)
     run(again, budget=0.5, store=tmp_path / "run.db")
     same_state(policy, again)
+
+
+def test_a_kill_while_a_batch_is_given_back_does_not_cross_a_strict_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(make(lg.UCBE, batch_size=3), max_evaluations=31, strict=True)
+
+    class Killed(BaseException):
+        pass
+
+    def die(self: Store, pull: lg.Pull, attempt: int, status: str, *rest: Any) -> None:
+        if status == "released":
+            raise Killed
+        written(self, pull, attempt, status, *rest)
+
+    written = Store._insert_result
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Store, "_insert_result", die)
+        run(make(lg.UCBE, batch_size=3), max_evaluations=31, strict=True, store=tmp_path / "run.db")
+    again = run(make(lg.UCBE, batch_size=3), never, max_evaluations=31, strict=True, store=tmp_path / "run.db")
+    same_run(again, whole)
 
 
 def test_a_budget_below_the_cheapest_batch() -> None:
