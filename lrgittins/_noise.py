@@ -11,10 +11,12 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from ._outcomes import FloatArray, IntArray, OutcomeTable
+from ._roots import apply_root, semidefinite_root, symmetric_root
+from .sandwich import ScoreSums, joint_covariance
+from .tangent import ArrowheadFactor
 
 CHUNK = 250  # draws made at once; fixed, so that results never depend on memory, and not a power of two (cache aliasing)
 
@@ -47,47 +49,6 @@ class ScoreNoise(Protocol):
         """Influence functions phi, scaled so that the estimate's error is the mean of phi over all comparisons."""
 
 
-class FisherSolve(Protocol):
-    """A factored Fisher operator."""
-
-    def solve(self, rhs: FloatArray) -> FloatArray:
-        """A^{-1} rhs."""
-
-
-def symmetric_root(covariance: FloatArray) -> FloatArray:
-    """The symmetric square root of a positive semidefinite matrix (..., m, m): unique, so it turns with the labels."""
-    values, vectors = np.linalg.eigh(covariance)
-    floor = 1e-15 * covariance.shape[-1] * np.maximum(values[..., -1:], 0.0)
-    roots = np.sqrt(np.where(values > floor, values, 0.0))
-    return (vectors * roots[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-
-
-def semidefinite_root(matrix: FloatArray) -> FloatArray:
-    """A lower triangular L with L L' = matrix, in Fortran order; a singular matrix gets a jitter of 1e-13 of its diagonal, or more."""
-    try:
-        return np.asfortranarray(scipy.linalg.cholesky(matrix, lower=True, check_finite=False))
-    except np.linalg.LinAlgError:
-        pass
-    diagonal = np.einsum("ii->i", matrix)
-    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-    correlation = matrix / scale / scale[:, None]
-    jitter = 0.0
-    while True:
-        step = max(1e-13, 9.0 * jitter)
-        np.einsum("ii->i", correlation)[...] += step
-        jitter += step
-        try:
-            root = scipy.linalg.cholesky(correlation, lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            continue
-        return np.asfortranarray(root * scale[:, None])
-
-
-def _apply_root(root: FloatArray, normals: FloatArray) -> FloatArray:
-    """root @ normals.T for a lower triangular root in Fortran order: half the cost of a full product."""
-    return scipy.linalg.blas.dtrmm(1.0, root, normals.T, side=0, lower=1)
-
-
 # ---------------------------------------------------------------------------------------------------- low rank
 
 
@@ -99,10 +60,12 @@ class FoldNoise:
     ----------
     left (n_tasks, r), right (n_models, r), right_perp (n_models, q) : ndarray of float64
         Tangent frame at this fold's fit; models without any data have rows of zeros.
-    factor : FisherSolve
+    factor : ArrowheadFactor
         The fold's Fisher operator (per comparison), factored.
-    joint : ndarray of float64, shape (p + 1, p + 1)
-        Covariance of (A^{-1} sum xi s z, sum xi) / n, the augmented coordinates of section 4.
+    sums : ScoreSums
+        Second moments of the fold's score sums.
+    total : float
+        n, the comparisons of all folds.
     count : ndarray of int64, shape (n_groups,)
         The fold's comparisons.
     residual : ndarray of float64, shape (n_groups,)
@@ -112,15 +75,19 @@ class FoldNoise:
     left: FloatArray
     right: FloatArray
     right_perp: FloatArray
-    factor: FisherSolve
-    joint: FloatArray
+    factor: ArrowheadFactor
+    sums: ScoreSums
+    total: float
     count: IntArray
     residual: FloatArray
 
     @cached_property
     def root(self) -> FloatArray:
-        """Root of `joint`; only draws of several tasks together need it."""
-        return semidefinite_root(self.joint)
+        """Root of the covariance (p + 1, p + 1) of (A^{-1} sum xi s z, sum xi) / n, the augmented coordinates of section 4.
+
+        Only draws and contrasts of several tasks together need it.
+        """
+        return semidefinite_root(joint_covariance(self.factor, self.sums) / self.total**2)
 
     def contrast_coords(self, task: IntArray, first: IntArray, second: IntArray) -> FloatArray:
         """Coordinates of the contrasts, shape (p, q_contrasts)."""
@@ -145,7 +112,7 @@ class LowRankNoise:
         n_tasks, n_models = self.mean_influence.shape
         right = np.hstack([fold.right for fold in self.folds])
         left = np.hstack([fold.left for fold in self.folds])
-        width = sum(len(fold.joint) for fold in self.folds)
+        width = sum(len(fold.root) for fold in self.folds)
         for start in range(0, n_draws, CHUNK):
             size = min(CHUNK, n_draws - start)
             normals = rng.standard_normal((size, width))
@@ -154,7 +121,7 @@ class LowRankNoise:
             shift = np.zeros(size)
             for fold in self.folds:
                 rank, q = fold.left.shape[1], fold.right_perp.shape[1]
-                coords = _apply_root(fold.root, normals[:, offset : offset + len(fold.root)])
+                coords = apply_root(fold.root, normals[:, offset : offset + len(fold.root)])
                 offset += len(fold.root)
                 cut = n_tasks * rank
                 tasks_parts.append(coords[:cut].reshape(n_tasks, rank, size))

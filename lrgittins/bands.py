@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ._kernels.bootstrap import reduce_max
-from ._noise import ScoreNoise, symmetric_root
+from ._noise import ScoreNoise
 from ._outcomes import FloatArray, IntArray
 from ._random import RandomState, seed_sequence
+from ._roots import symmetric_root
 from ._threads import one_blas_thread
 from ._validation import check_alpha, check_choice, check_int, code_of
 from .errors import ParameterError

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from ._clusters import ClusterSums, sum_clusters
 from ._kernels.influence import accumulate_influence
-from ._noise import FoldNoise, LowRankNoise, ScoreNoise, semidefinite_root
+from ._noise import FoldNoise, LowRankNoise, ScoreNoise
 from ._outcomes import Cells, FloatArray, IntArray, OutcomeTable
 from ._parallel import run_blocks
 from ._threads import one_blas_thread
 from .convex import MEAN_RESIDUAL_VARIANCE
 from .errors import ParameterError
 from .folds import FoldSplit
+from .sandwich import ScoreSums, inverse_blocks, sandwich_blocks
 from .tangent import Arrowhead, ArrowheadFactor, TangentSpace
 
 MAX_LAW_CELLS = 10**7
@@ -25,7 +25,6 @@ _SUSPICIOUS = 1e8  # a condition number from which null directions are looked fo
 _COARSE_RIDGE, _FINE_RIDGE = 1e-6, 1e-8  # shares of the blocks' scale; a null direction's variance differs a hundredfold
 _LOOSE = 9.0  # training variance of a gap (standard error 3) from which its one-step leaves the range where a logistic curve is linear
 _GROWTH = 1.1  # of a gap's variance between the two; a determined one grows by the ridge's share times the condition
-_TASKS_AT_ONCE = 32  # task covariances made by one product
 _CLUSTER_BLOCK = 2048  # clusters expanded at once; fixed, so that sums never depend on memory
 
 
@@ -131,11 +130,11 @@ def _combine(table: OutcomeTable, terms: Sequence[_FoldTerm], seen: IntArray, n_
     covariance = np.zeros((n_tasks, n_models, n_models))
     folds = []
     for term in terms:
-        joint = term.joint / n_total**2
         right, right_perp = (np.zeros((n_models, basis.shape[1])) for basis in (term.space.right, term.space.right_perp))
         right[seen], right_perp[seen] = term.space.right, term.space.right_perp
-        _add_task_covariance(joint, term.space, right, right_perp, mean_influence, covariance)
-        folds.append(FoldNoise(term.space.left, right, right_perp, term.factor, joint, term.count, term.residual))
+        _add_task_covariance(term, right, right_perp, mean_influence, covariance)
+        folds.append(FoldNoise(term.space.left, right, right_perp, term.factor, term.sums, n_total, term.count, term.residual))
+    covariance *= 1.0 / n_total**2
     covariance = 0.5 * (covariance + covariance.transpose(0, 2, 1))
     return OneStep(
         scores,
@@ -180,7 +179,7 @@ class _FoldTerm:
     space: TangentSpace
     scores: FloatArray  # of the fit, (n_tasks, n_models)
     factor: ArrowheadFactor
-    joint: FloatArray  # covariance of (A^{-1} sum xi s z, sum xi), shape (p + 1, p + 1)
+    sums: ScoreSums
     correction: FloatArray  # mat(A^{-1} sum of s z), shape (n_tasks, n_models)
     count: IntArray
     residual: FloatArray
@@ -202,7 +201,6 @@ class _FoldTerm:
         scores = np.ascontiguousarray(fit.scores)
         law = law_cells(table, training, design)
         operator = Arrowhead.from_cells(space, law.task, law.low, law.high, information(law, scores))
-        p = space.dimension
         factor = operator.factor()
         trusted = known is not None and known.condition < 0.01 * _SUSPICIOUS
         facts = known if known is not None and trusted else _describe(fit, space, operator, factor, training.total)
@@ -222,10 +220,11 @@ class _FoldTerm:
         residual[weight == 0.0] = 0.0
         total = space.coords(gradient)
         sums = sum_clusters(table.cluster, table.cell_of_group, len(cells.task), weight, residual)
-        squares = Arrowhead.from_cells(space, cells.task, cells.low, cells.high, sums.squares).dense()
-        _add_cluster_squares(space, cells, sums, squares)
+        moments = Arrowhead.from_cells(space, cells.task, cells.low, cells.high, sums.squares)
+        squares = moments.dense() if suspicious else moments
         cross, size = total, float(fold_count.sum())
         if table.cluster is not None:
+            squares = moments.dense() + _cluster_squares(space, sums, cells)
             unit_size = np.bincount(table.cluster, fold_count)
             spread = np.zeros_like(gradient)
             scaled = weight * residual * unit_size[table.cluster]
@@ -233,22 +232,14 @@ class _FoldTerm:
             np.add.at(spread, (table.task, table.high), -scaled)
             cross, size = space.coords(spread), float((unit_size**2).sum())
         correction = space.matrix(factor.solve(total))
-        # Root L of [[M, sum s z], [., size]], then R = diag(A^{-1}, 1) L: cheaper than A^{-1} M A^{-1} term by term.
-        augmented = np.empty((p + 1, p + 1))
-        augmented[:p, :p] = squares
-        augmented[:p, p] = augmented[p, :p] = cross
-        augmented[p, p] = size
-        root = semidefinite_root(augmented)
-        root[:p] = factor.solve(root[:p])
-        half = scipy.linalg.blas.dsyrk(1.0, root, lower=1)
-        joint = half + np.tril(half, -1).T
-        return cls(space, scores, factor, joint, correction, fold_count, residual, determined, facts)
+        return cls(space, scores, factor, ScoreSums(squares, cross, size), correction, fold_count, residual, determined, facts)
 
 
-def _add_cluster_squares(space: TangentSpace, cells: Cells, sums: ClusterSums, out: FloatArray) -> None:
-    """Add sum over clusters of Z Z', Z = sum over the cluster of s z, for clusters with several cells."""
+def _cluster_squares(space: TangentSpace, sums: ClusterSums, cells: Cells) -> FloatArray:
+    """Sum over clusters of Z Z' (p, p), Z = sum over the cluster of s z, for clusters with several cells."""
+    out = np.zeros((space.dimension, space.dimension))
     if sums.n_clusters == 0:
-        return
+        return out
     from scipy.sparse import csr_array
 
     bounds = np.searchsorted(sums.cluster, np.arange(0, sums.n_clusters + _CLUSTER_BLOCK, _CLUSTER_BLOCK))
@@ -272,51 +263,19 @@ def _add_cluster_squares(space: TangentSpace, cells: Cells, sums: ClusterSums, o
         ]
         expanded = np.hstack([tasks_part, *models_parts])
         out += expanded.T @ expanded
+    return out
 
 
-def _task_blocks(matrix: FloatArray, space: TangentSpace, right: FloatArray, right_perp: FloatArray) -> Iterator[FloatArray]:
-    """Covariance of the scores inside every task in turn, (n_models, n_models), from that of the coordinates (p, p).
-
-    A task's scores are right D_t + right_perp X u_t. The part of X costs most: it is made once per pair of factor columns, and a task
-    then takes a weighted sum, instead of a product with n_models^3 operations each.
-    """
-    n_tasks, rank = space.left.shape
-    n_models, q = right_perp.shape
-    cut = n_tasks * rank
-    index = np.arange(n_tasks)
-    own = matrix[:cut, :cut].reshape(n_tasks, rank, n_tasks, rank)[index, :, index, :]
-    coupling = matrix[:cut, cut:].reshape(n_tasks, rank, rank, q)
-    crossed = np.einsum("tcab,ta->tcb", coupling, space.left, optimize=True)
-    half = 0.5 * own @ right.T + crossed @ right_perp.T  # right half + its transpose is all that involves D_t
-    rows, columns = np.tril_indices(rank)
-    models = matrix[cut:, cut:].reshape(rank, q, rank, q)
-    pairs = np.empty((len(rows), n_models, n_models))
-    for place, (a, b) in enumerate(zip(rows, columns, strict=True)):
-        block = right_perp @ models[a, :, b, :] @ right_perp.T
-        pairs[place] = 0.5 * (block + block.T) if a == b else block + block.T
-    weights = space.left[:, rows] * space.left[:, columns]
-    flat = pairs.reshape(len(rows), n_models * n_models)
-    for start in range(0, n_tasks, _TASKS_AT_ONCE):
-        some = slice(start, min(start + _TASKS_AT_ONCE, n_tasks))
-        blocks = (weights[some] @ flat).reshape(-1, n_models, n_models)
-        for block, part in zip(blocks, half[some], strict=True):
-            along = right @ part
-            block += along
-            block += along.T
-            yield block
-
-
-def _add_task_covariance(
-    joint: FloatArray, space: TangentSpace, right: FloatArray, perp: FloatArray, mean: FloatArray, out: FloatArray
-) -> None:
-    """Add one fold's part of every task's covariance of scores to `out` (n_tasks, n_models, n_models); frames as in `FoldNoise`."""
-    n_tasks, rank = space.left.shape
-    cut = n_tasks * rank
+def _add_task_covariance(term: _FoldTerm, right: FloatArray, right_perp: FloatArray, mean: FloatArray, out: FloatArray) -> None:
+    """Add one fold's part of every task's covariance of sums to `out` (n_tasks, n_models, n_models); frames as in `FoldNoise`."""
+    left, sums = term.space.left, term.sums
     # Covariance of the entries with sum xi, (n_tasks, n_models).
-    along = joint[:cut, -1].reshape(n_tasks, rank) @ right.T + space.left @ joint[cut:-1, -1].reshape(rank, -1) @ perp.T
-    for t, block in enumerate(_task_blocks(joint[:-1, :-1], space, right, perp)):
+    tasks_part, models_part = term.space.split(term.factor.solve(sums.cross))
+    along = tasks_part @ right.T + left @ (models_part @ right_perp.T)
+    blocks = sandwich_blocks(term.factor, sums)
+    for t, block in enumerate(blocks.task_covariances(left, right, right_perp)):
         # mean (along - size mean / 2)' and its transpose
-        shift = mean[t][:, None] * (along[t] - 0.5 * joint[-1, -1] * mean[t])[None, :]
+        shift = mean[t][:, None] * (along[t] - 0.5 * sums.size * mean[t])[None, :]
         block -= shift
         block -= shift.T
         out[t] += block
@@ -366,7 +325,7 @@ def _determined(space: TangentSpace, coarse: ArrowheadFactor | None, fine: Arrow
 
 def _gap_variances(space: TangentSpace, factor: ArrowheadFactor) -> FloatArray:
     """Variance of every gap inside every task (n_tasks, n_models, n_models) under the inverse of a factored operator."""
-    covariance = np.stack(list(_task_blocks(factor.solve(np.eye(space.dimension)), space, space.right, space.right_perp)))
+    covariance = np.stack(list(inverse_blocks(factor).task_covariances(space.left, space.right, space.right_perp)))
     diagonal = np.einsum("tmm->tm", covariance)
     return diagonal[:, :, None] + diagonal[:, None, :] - 2.0 * covariance
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ._kernels.factors import accumulate_laplacians, accumulate_task_blocks
+from ._kernels.factors import accumulate_laplacians
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -105,17 +105,12 @@ class Arrowhead:
 
     @classmethod
     def from_cells(cls, space: TangentSpace, task: IntArray, low: IntArray, high: IntArray, weight: FloatArray) -> Arrowhead:
-        """Build from cells sorted by task, in O(cells r^2 + n_tasks n_models^2 r^2 + r^2 n_models^3) time."""
+        """Build from cells sorted by task, in O(cells + n_tasks n_models^2 r^2 + r^2 n_models^3) time."""
         n_tasks, n_models, rank = space.n_tasks, space.n_models, space.rank
-        blocks = np.zeros((n_tasks, rank, rank))
-        cross_models = np.zeros((n_tasks, rank, n_models))
-        accumulate_task_blocks(task, low, high, weight, np.ascontiguousarray(space.right), blocks, cross_models)
-        perp = space.right_perp
-        cross = cross_models @ perp
-
         rows, columns = np.tril_indices(rank)
         products = np.ascontiguousarray((space.left[:, rows] * space.left[:, columns]).T)  # (r(r+1)/2, n_tasks)
         combined = np.zeros((len(rows), n_models * n_models))
+        along = np.zeros((n_tasks, n_models, rank))  # L_t V
         step = max(1, _LAPLACIAN_ENTRIES // (n_models * n_models))
         for first in range(0, n_tasks, step):
             last = min(first + step, n_tasks)
@@ -125,6 +120,11 @@ class Arrowhead:
             laplacians = np.zeros((last - first, n_models, n_models))
             accumulate_laplacians(task, low, high, weight, int(start), int(stop), first, laplacians)
             combined += products[:, first:last] @ laplacians.reshape(last - first, -1)
+            along[first:last] = (laplacians.reshape(-1, n_models) @ space.right).reshape(-1, n_models, rank)
+        perp = space.right_perp
+        blocks = space.right.T @ along
+        blocks = 0.5 * (blocks + blocks.transpose(0, 2, 1))
+        cross = along.transpose(0, 2, 1) @ perp
         inner = perp.T @ (combined.reshape(-1, n_models, n_models) @ perp)
         q = perp.shape[1]
         models_block = np.empty((rank, q, rank, q))
@@ -136,7 +136,7 @@ class Arrowhead:
     @cached_property
     def _coupling(self) -> FloatArray:
         """Rows (t, c), columns (a, b): left[t, a] * cross[t, c, b]; shape (n_tasks r, r q)."""
-        return _couple(self.space.left, self.cross)
+        return couple(self.space.left, self.cross)
 
     def dense(self) -> FloatArray:
         """The whole operator, shape (p, p)."""
@@ -195,7 +195,7 @@ class Arrowhead:
         # Inverses of the small roots: products with them cost a fifth of as many small solves.
         inverse_roots: FloatArray = np.linalg.inv(np.linalg.cholesky(blocks)).astype(np.float64, copy=False)
         reduced = inverse_roots @ self.cross
-        coupling = _couple(self.space.left, reduced)  # C_t, with C_t' C_t = B_t' A_tt^{-1} B_t
+        coupling = couple(self.space.left, reduced)  # C_t, with C_t' C_t = B_t' A_tt^{-1} B_t
         if bend is not None:
             coupling = coupling + (inverse_roots[:, :, :, None] * bend[:, None, :, :]).reshape(coupling.shape)
         schur = self.models_block - coupling.T @ coupling
@@ -245,6 +245,15 @@ class ArrowheadFactor:
         return np.concatenate([tasks_part.reshape(cut, k), models_part]).reshape(rhs.shape)
 
     @cached_property
+    def schur_inverse(self) -> FloatArray:
+        """The models' block of A^{-1}, shape (r q, r q)."""
+        if not len(self.schur_root):
+            return self.schur_root
+        inverse, _ = scipy.linalg.lapack.dpotri(self.schur_root, lower=1)
+        lower = np.tril(inverse, -1)
+        return lower + lower.T + np.diag(np.diag(inverse))
+
+    @cached_property
     def condition(self) -> float:
         """Largest over smallest eigenvalue of the operator, tasks without data left out (inf where it is singular)."""
         operator = self.operator
@@ -273,6 +282,7 @@ def _dominant(apply: Callable[[FloatArray], FloatArray], dimension: int) -> floa
     return float(eigsh(operator, k=1, which="LA", v0=start, tol=1e-4, return_eigenvectors=False)[0])
 
 
-def _couple(left: FloatArray, cross: FloatArray) -> FloatArray:
+def couple(left: FloatArray, cross: FloatArray) -> FloatArray:
+    """Rows (t, c), columns (a, b): left[t, a] * cross[t, c, b]."""
     n_tasks, rank = left.shape
     return (left[:, None, :, None] * cross[:, :, None, :]).reshape(n_tasks * rank, -1)

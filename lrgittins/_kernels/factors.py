@@ -12,29 +12,6 @@ IntArray = NDArray[np.int64]
 
 
 @kernel
-def accumulate_task_blocks(
-    task: IntArray, low: IntArray, high: IntArray, weight: FloatArray, right: FloatArray, blocks: FloatArray, cross: FloatArray
-) -> None:
-    """Add w (V_low - V_high)(V_low - V_high)' to `blocks` (T, r, r) and V' L_t to `cross` (T, r, M)."""
-    rank = right.shape[1]
-    for cell in range(len(task)):
-        w = weight[cell]
-        if w == 0.0:
-            continue
-        t, i, j = task[cell], low[cell], high[cell]
-        for a in range(rank):
-            scaled = w * (right[i, a] - right[j, a])
-            cross[t, a, i] += scaled
-            cross[t, a, j] -= scaled
-            for b in range(a + 1):
-                blocks[t, a, b] += scaled * (right[i, b] - right[j, b])
-    for t in range(blocks.shape[0]):
-        for a in range(rank):
-            for b in range(a):
-                blocks[t, b, a] = blocks[t, a, b]
-
-
-@kernel
 def accumulate_laplacians(
     task: IntArray, low: IntArray, high: IntArray, weight: FloatArray, start: int, stop: int, first_task: int, out: FloatArray
 ) -> None:

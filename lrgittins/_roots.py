@@ -1,0 +1,42 @@
+"""Square roots of covariances."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from ._outcomes import FloatArray
+
+
+def symmetric_root(covariance: FloatArray) -> FloatArray:
+    """The symmetric square root of a positive semidefinite matrix (..., m, m): unique, so it turns with the labels."""
+    values, vectors = np.linalg.eigh(covariance)
+    floor = 1e-15 * covariance.shape[-1] * np.maximum(values[..., -1:], 0.0)
+    roots = np.sqrt(np.where(values > floor, values, 0.0))
+    return (vectors * roots[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
+def semidefinite_root(matrix: FloatArray) -> FloatArray:
+    """A lower triangular L with L L' = matrix, in Fortran order; a singular matrix gets a jitter of 1e-13 of its diagonal, or more."""
+    try:
+        return np.asfortranarray(scipy.linalg.cholesky(matrix, lower=True, check_finite=False))
+    except np.linalg.LinAlgError:
+        pass
+    diagonal = np.einsum("ii->i", matrix)
+    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    correlation = matrix / scale / scale[:, None]
+    jitter = 0.0
+    while True:
+        step = max(1e-13, 9.0 * jitter)
+        np.einsum("ii->i", correlation)[...] += step
+        jitter += step
+        try:
+            root = scipy.linalg.cholesky(correlation, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            continue
+        return np.asfortranarray(root * scale[:, None])
+
+
+def apply_root(root: FloatArray, normals: FloatArray) -> FloatArray:
+    """root @ normals.T for a lower triangular root in Fortran order: half the cost of a full product."""
+    return scipy.linalg.blas.dtrmm(1.0, root, normals.T, side=0, lower=1)
