@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,25 +112,42 @@ def polish_scores(cells: Cells, start: Factorisation, *, tol: float, max_iter: i
     return Polish(factors, result.converged, n_iter, result.gradient_norm, result.objective, result.penalty)
 
 
-def polish_steps(cells: Cells, start: Factorisation, *, n_steps: int, tol: float) -> Factorisation:
-    """At most `n_steps` steps of `polish_scores` from a start near the maximum, nu re-evaluated at each; fewer where `tol` is met."""
-    factors = start
-    for _ in range(n_steps):
-        penalty = penalty_weight(factors)
-        if not math.isfinite(penalty) or float(factors.singular_values[0]) < 1e-8:
+@dataclass(frozen=True, eq=False)
+class PolishStart:
+    """A factorisation and its Fisher operator on some cells: what every polish that starts here, with the same counts, has in common."""
+
+    factors: Factorisation
+    operator: Arrowhead
+
+    @classmethod
+    def at(cls, cells: Cells, factors: Factorisation) -> PolishStart:
+        return cls(factors, _operator(cells, _evaluate(cells, factors, 0.0)))
+
+
+def polish_steps(cells: Cells, start: PolishStart, *, n_steps: int, tol: float) -> Factorisation:
+    """At most `n_steps` steps of `polish_scores` from a start near the maximum, nu re-evaluated at each; fewer where `tol` is met.
+
+    `cells` are those of the start, with other wins.
+    """
+    state = _evaluate(cells, start.factors, 0.0)
+    operator = start.operator
+    for step_number in range(n_steps):
+        penalty = penalty_weight(state.factors)
+        if not math.isfinite(penalty) or float(state.factors.singular_values[0]) < 1e-8:
             break
-        state = _evaluate(cells, factors, penalty)
-        space = TangentSpace(factors.left, factors.right)
-        slope = space.coords(state.gradient - penalty * (factors.left @ factors.right.T))
+        state = state.penalised(penalty)
+        space = operator.space if step_number == 0 else TangentSpace(state.factors.left, state.factors.right)
+        slope = space.coords(state.gradient - penalty * (state.factors.left @ state.factors.right.T))
         if float(np.linalg.norm(slope)) <= tol * cells.total:
             break
-        operator = Arrowhead.from_cells(space, cells.task, cells.low, cells.high, state.information)
+        if step_number > 0:
+            operator = _operator(cells, state, space)
         step = _ascent_step(operator, state, penalty, slope)
         better = _line_search(cells, state, space, step, float(slope @ step), penalty)
         if better is None:
             break
-        factors = better.factors
-    return factors
+        state = better
+    return state.factors
 
 
 def _equal_scores(cells: Cells, n_iter: int) -> Polish:
@@ -166,7 +183,7 @@ def _score_round(cells: Cells, factors: Factorisation, penalty: float, tol: floa
             continue
         if n_iter >= max_iter:
             break
-        operator = Arrowhead.from_cells(space, cells.task, cells.low, cells.high, state.information)
+        operator = _operator(cells, state, space)
         better = _drop_factor(cells, state, operator, penalty)
         if better is None:
             step = _ascent_step(operator, state, penalty, slope)
@@ -180,17 +197,34 @@ def _score_round(cells: Cells, factors: Factorisation, penalty: float, tol: floa
 
 @dataclass(frozen=True, eq=False)
 class _State:
+    """A point of the ascent: log-likelihood, its gradient (n_tasks, n_models) and information per cell, and the penalty in force."""
+
     factors: Factorisation
-    value: float
+    likelihood: float
     gradient: FloatArray
     information: FloatArray
+    penalty: float
+
+    @property
+    def value(self) -> float:
+        return self.likelihood - self.penalty * float(self.factors.singular_values.sum())
+
+    def penalised(self, penalty: float) -> _State:
+        return replace(self, penalty=penalty)
 
 
 def _evaluate(cells: Cells, factors: Factorisation, penalty: float) -> _State:
     gradient = np.empty((cells.n_tasks, cells.n_models))
     information = np.empty(len(cells.task))
     value = logistic_terms(cells.task, cells.low, cells.high, cells.count, cells.wins, factors.scores, gradient, information)
-    return _State(factors, value - penalty * float(factors.singular_values.sum()), gradient, information)
+    return _State(factors, float(value), gradient, information, penalty)
+
+
+def _operator(cells: Cells, state: _State, space: TangentSpace | None = None) -> Arrowhead:
+    """The Fisher operator at a state."""
+    if space is None:
+        space = TangentSpace(state.factors.left, state.factors.right)
+    return Arrowhead.from_cells(space, cells.task, cells.low, cells.high, state.information)
 
 
 def _line_search(cells: Cells, state: _State, space: TangentSpace, step: FloatArray, gain: float, penalty: float) -> _State | None:
