@@ -241,7 +241,7 @@ def check_out(path: Path, writers: Mapping[str, Any], what: str) -> str:
 
 def write_gzip(path: Path, text: str) -> None:
     """Text as gzip, the same bytes each time, atomically."""
-    from .board_io import write_atomically
+    from ._files import write_atomically
 
     write_atomically(path, gzip.compress(text.encode(), mtime=0))
 

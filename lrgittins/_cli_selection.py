@@ -180,7 +180,7 @@ def _with_error(mean: float, error: float) -> str:
 
 
 def _save(content: bytes, path: Path) -> None:
-    from .board_io import write_atomically
+    from ._files import write_atomically
 
     write_atomically(path, content)
 

@@ -7,6 +7,8 @@ and a missing name is a mask, never a code that reaches a kernel.
 
 from __future__ import annotations
 
+import unicodedata
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -290,3 +292,24 @@ def check_universe(labels: Sequence[Any] | None, name: str, what: str) -> list[s
     if not index.labels:
         raise ComparisonError(f"{name} is an empty list; leave it out to take the labels found in the data")
     return index.labels
+
+
+def near_duplicates(labels: Sequence[str]) -> list[list[str]]:
+    """Groups of distinct labels that look alike: equal after Unicode compatibility folding, case folding and trimming."""
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault(unicodedata.normalize("NFKC", label).casefold().strip(), []).append(label)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def warn_of_near_duplicates(tasks: Sequence[str], models: Sequence[str], stacklevel: int) -> None:
+    """Names that differ in case or spaces only may be one name twice: they are kept apart, with a warning."""
+    found = [("task", group) for group in near_duplicates(tasks)] + [("model", group) for group in near_duplicates(models)]
+    if found:
+        shown = "; ".join(f"{what}s {' and '.join(map(repr, group))}" for what, group in found[:10])
+        more = f"; and {len(found) - 10} more groups" if len(found) > 10 else ""
+        warnings.warn(
+            f"names that differ only in case or spaces are kept apart: {shown}{more}; merge model names with aliases= if they are the same",
+            UserWarning,
+            stacklevel=stacklevel,
+        )

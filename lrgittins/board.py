@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 
 from ._estimator import diagnostic
+from ._files import write_atomically
 from ._random import RandomState
 from ._threads import one_blas_thread
 from ._validation import check_comparisons, check_int
 from .bands import NoiseDraws, check_band_arguments, check_claim, collect_critical_values, evaluate_claims
-from .board_io import SCHEMA_VERSION, board_fields, board_to_dict, make_frame, read_parquet, write_atomically, write_parquet
+from .board_io import SCHEMA_VERSION, board_fields, board_to_dict, make_frame, read_parquet, write_parquet
 from .certificates import certify_ranks, count_signs, point_ranks, rank_intervals
 from .errors import ParameterError, StateError
 from .one_sided import certify_cell

@@ -230,7 +230,7 @@ class PolicyComparison:
         MissingExtraError
             jinja2 is not installed.
         """
-        from .board_io import write_atomically
+        from ._files import write_atomically
         from .report import comparison_html
 
         write_atomically(path, comparison_html(self, title=title).encode())

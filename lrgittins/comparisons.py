@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import unicodedata
-import warnings
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 
 from . import _counts_io, _intake
 from ._counting import Options, VoteCounter
-from ._labels import as_column
-from ._outcomes import IntArray
+from ._labels import as_column, near_duplicates, warn_of_near_duplicates
 from ._settling import merge, settle
 from ._validation import check_choice
-from ._votes import VoteLog, Votes
-from ._winners import BOTH_BAD
+from ._vote_tables import counts_frame, summary_frame
+from ._votes import VoteLog
 from .errors import ComparisonError
-from .graph import find_separation, pieces_by_task
 
 Labels = Sequence[Any] | None
 
@@ -75,7 +69,7 @@ class Comparisons:
         self._log = log
         self._table, self._kept, self._dropped, self._cluster_labels = settle(log, ties, both_bad)
         if warn:
-            _warn_of_near_duplicates(log.tasks, log.models, stacklevel=5)  # the caller of from_frame and its like
+            warn_of_near_duplicates(log.tasks, log.models, stacklevel=5)  # the caller of from_frame and its like
 
     @classmethod
     def from_frame(
@@ -255,9 +249,9 @@ class Comparisons:
                 raise ComparisonError(f"cannot merge comparisons with {name}={mine!r} and {name}={theirs!r}; read both with one policy")
         log = merge(self._log, other._log)
         merged = Comparisons(log, ties=self.ties, both_bad=self.both_bad, warn=False)
-        known = _near_duplicates(self._log.models) + _near_duplicates(other._log.models)
-        if any(group not in known for group in _near_duplicates(log.models)):
-            _warn_of_near_duplicates([], log.models, stacklevel=3)
+        known = near_duplicates(self._log.models) + near_duplicates(other._log.models)
+        if any(group not in known for group in near_duplicates(log.models)):
+            warn_of_near_duplicates([], log.models, stacklevel=3)
         return merged
 
     @property
@@ -286,33 +280,7 @@ class Comparisons:
 
         Where there are graded outcomes, `graded` counts them and `graded_sum` adds them up; they are in no other column.
         """
-        table = self._table
-        cells = table.cells()
-        n_cells = len(cells.task)
-
-        def total(mask: Any) -> IntArray:
-            out = np.zeros(n_cells, dtype=np.int64)
-            np.add.at(out, table.cell_of_group[mask], table.count[mask])
-            return out
-
-        won, lost, tied = table.outcome == 1.0, table.outcome == 0.0, table.outcome == 0.5
-        models = np.array(self._log.models, dtype=object)
-        frame = pd.DataFrame(
-            {
-                "task": np.array(self._log.tasks, dtype=object)[cells.task],
-                "model_a": models[cells.low],
-                "model_b": models[cells.high],
-                "wins": total(won),
-                "losses": total(lost),
-                "ties": total(tied),
-            }
-        )
-        graded = ~(won | lost | tied)
-        if graded.any():
-            frame["graded"] = total(graded)
-            weight = np.where(graded, table.count * table.outcome, 0.0)
-            frame["graded_sum"] = np.bincount(table.cell_of_group, weight, n_cells)
-        return frame
+        return counts_frame(self._log, self._table)
 
     def summary(self) -> pd.DataFrame:
         """What was taken in, per task.
@@ -327,53 +295,17 @@ class Comparisons:
             ``attrs``: ties, both_bad (policies), n, n_rows, n_dropped, dropped (reason -> rows), zero_count_rows, n_clusters (None
             without clusters), first_share.
         """
-        table, kept = self._table, self._kept
-        n_tasks = table.n_tasks
-        piece = pieces_by_task(table)
-        cells = table.cells()
-        n_per_task = np.zeros(n_tasks, dtype=np.int64)
-        np.add.at(n_per_task, table.task, table.count)
-        decisive = kept.outcome != 0.5
-        decisive &= (kept.outcome == 0.0) | (kept.outcome == 1.0)
-        first = _sum_per_task(kept, decisive & (kept.outcome == 1.0), n_tasks)
-        both = _sum_per_task(kept, decisive, n_tasks)
-        reasons: Counter[str] = Counter()
-        per_task: Counter[str | None] = Counter()
-        for (reason, name), rows in self._dropped.items():
-            reasons[reason] += rows
-            if reason != "zero count":
-                per_task[name] += rows
-        zero = reasons.pop("zero count", 0)
-        frame = pd.DataFrame(
-            {
-                "n": n_per_task,
-                "n_models": (piece >= 0).sum(axis=1),
-                "n_pairs": np.bincount(cells.task, minlength=n_tasks),
-                "n_pieces": piece.max(axis=1) + 1,
-                "n_separated": np.bincount(find_separation(table).task, minlength=n_tasks),
-                "ties": _sum_per_task(kept, kept.outcome == 0.5, n_tasks),
-                "both_bad": _sum_per_task(kept, kept.kind == BOTH_BAD, n_tasks),
-                "dropped": [per_task.get(name, 0) for name in self._log.tasks],
-                "first_share": np.divide(first, both, out=np.full(n_tasks, np.nan), where=both > 0),
-            },
-            index=pd.Index(self._log.tasks, name="task", dtype=object),
-        )
-        lost = sorted(name for name in per_task if name is not None and name not in set(self._log.tasks))
-        if lost:
-            empty = pd.DataFrame(0, index=pd.Index(lost, name="task", dtype=object), columns=frame.columns)
-            empty = empty.assign(dropped=[per_task[name] for name in lost], first_share=np.nan)
-            frame = pd.concat([frame, empty]).sort_index()
-        n_decisive = int(both.sum())
+        frame = summary_frame(self._log, self._table, self._kept, self._dropped)
         frame.attrs = {
             "ties": self.ties,
             "both_bad": self.both_bad,
             "n": self.n,
             "n_rows": self.n_rows,
             "n_dropped": self.n_dropped,
-            "dropped": dict(sorted(reasons.items())),
-            "zero_count_rows": zero,
-            "n_clusters": len(self._cluster_labels) if table.cluster is not None else None,
-            "first_share": int(first.sum()) / n_decisive if n_decisive else None,
+            "dropped": frame.attrs["dropped"],
+            "zero_count_rows": frame.attrs["zero_count_rows"],
+            "n_clusters": len(self._cluster_labels) if self._table.cluster is not None else None,
+            "first_share": frame.attrs["first_share"],
         }
         return frame
 
@@ -411,29 +343,3 @@ def _names(
         if not (isinstance(name, Hashable) and (optional or name is not None)):
             raise ComparisonError(f"{role}= takes the name of a column{' or None' if optional else ''}, got {name!r}")
     return names
-
-
-def _sum_per_task(votes: Votes, mask: Any, n_tasks: int) -> IntArray:
-    out = np.zeros(n_tasks, dtype=np.int64)
-    np.add.at(out, votes.task[mask], votes.count[mask])
-    return out
-
-
-def _near_duplicates(labels: Sequence[str]) -> list[list[str]]:
-    """Groups of distinct labels that look alike: equal after Unicode compatibility folding, case folding and trimming."""
-    groups: dict[str, list[str]] = {}
-    for label in labels:
-        groups.setdefault(unicodedata.normalize("NFKC", label).casefold().strip(), []).append(label)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _warn_of_near_duplicates(tasks: Sequence[str], models: Sequence[str], stacklevel: int) -> None:
-    found = [("task", group) for group in _near_duplicates(tasks)] + [("model", group) for group in _near_duplicates(models)]
-    if found:
-        shown = "; ".join(f"{what}s {' and '.join(map(repr, group))}" for what, group in found[:10])
-        more = f"; and {len(found) - 10} more groups" if len(found) > 10 else ""
-        warnings.warn(
-            f"names that differ only in case or spaces are kept apart: {shown}{more}; merge model names with aliases= if they are the same",
-            UserWarning,
-            stacklevel=stacklevel,
-        )

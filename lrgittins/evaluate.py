@@ -18,7 +18,7 @@ from ._validation import check_choice, check_float, check_int
 from ._workers import DeferredInterrupts, InlineWorker, ThreadWorkers
 from .errors import ParameterError
 from .policies.base import BasePolicy
-from .policies.protocol import Policy
+from .policies.protocol import Policy, is_policy
 from .store import Store
 from .trace import Trace, TraceRecorder
 
@@ -116,7 +116,7 @@ def evaluate(
     The intent to run a batch is on disk before `evaluator` is called, its result before that worker gets its next
     batch. After a kill at most `n_workers` batches are repeated.
     """
-    if not isinstance(policy, Policy):
+    if not is_policy(policy):
         raise ParameterError(f"policy must be a policy (ask, tell, recommend, ...), got {type(policy).__name__}")
     limit = check_limit(policy, budget, max_cost, max_evaluations)
     call = checked_evaluator(evaluator)

@@ -15,7 +15,7 @@ from .policies.log_ei import LogEI, LogEIPerCost
 from .policies.low_rank_ucb_e import LowRankUCBE
 from .policies.pandora import PandoraGittins
 from .policies.prompteval import PromptEvalBAI, check_binary
-from .policies.protocol import Policy
+from .policies.protocol import Policy, is_policy
 from .policies.sysrs import SySRs
 from .policies.ucb_e import UCBE
 from .responses import ResponseMatrix
@@ -103,7 +103,7 @@ def check_policy(policy: Any, where: str = "policy") -> Any:
                 f"unknown {where} {policy!r}; available by name: {', '.join(POLICIES)}{hint} (or give a factory, such as "
                 "functools.partial(GittinsPolicy, batch_size=4))"
             )
-    elif isinstance(policy, Policy) and not isinstance(policy, type):
+    elif is_policy(policy) and not isinstance(policy, type):
         raise ParameterError(
             f"{where} {type(policy).__name__} is a policy object, which one run would use up; give a factory that builds one per run, "
             "such as functools.partial(GittinsPolicy, batch_size=4)"
@@ -164,6 +164,6 @@ def build_policy(policy: Any, responses: ResponseMatrix, *, budget: float, batch
     if isinstance(policy, str):
         return POLICIES[check_policy(policy)](responses, budget, batch_size=batch_size, **arguments)
     built = check_policy(policy)(**arguments)
-    if not isinstance(built, Policy):
+    if not is_policy(built):
         raise ParameterError(f"the factory {policy!r} gave {type(built).__name__}, which is not a policy (ask, tell, recommend, ...)")
     return built

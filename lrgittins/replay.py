@@ -11,7 +11,7 @@ from ._random import RandomState
 from ._validation import check_float
 from .errors import ParameterError, ResponseError, StateError
 from .policies.inputs import shown
-from .policies.protocol import Policy, Pull, reason_for_silence
+from .policies.protocol import Policy, Pull, is_policy, reason_for_silence
 from .responses import ResponseMatrix
 from .trace import Trace, TraceRecorder
 
@@ -58,7 +58,7 @@ def replay(
     share = check_budget(budget)
     if not isinstance(responses, ResponseMatrix):
         raise ParameterError(f"responses must be a ResponseMatrix (from_frame, from_array or read), got {type(responses).__name__}")
-    if isinstance(policy, (str, type)) or not isinstance(policy, Policy):  # a policy class is a factory too
+    if isinstance(policy, (str, type)) or not is_policy(policy):  # a policy class is a factory too
         from .policy_names import build_policy
 
         policy = build_policy(policy, responses, budget=share, random_state=random_state)

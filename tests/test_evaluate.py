@@ -659,14 +659,17 @@ def test_four_workers_in_disorder(tmp_path: Path, seed: int) -> None:
 
 def test_reserved_costs_hold_workers_back() -> None:
     """With 8 of 10 spent or reserved, a third call of expected cost 8 is not started before the others are told."""
-    most, inside, lock = 0, 0, threading.Lock()
+    most, inside, lock, together = 0, 0, threading.Lock(), threading.Event()
 
     def evaluator(arm: int, examples: tuple[int, ...]) -> Any:
         nonlocal most, inside
         with lock:
             inside += 1
             most = max(most, inside)
-        time.sleep(0.02)
+            if most == 2:
+                together.set()
+        assert together.wait(30.0)  # both calls are under way, however slow the machine is,
+        time.sleep(0.05)  # and a third would have the time to start
         with lock:
             inside -= 1
         return look_up(arm, examples)

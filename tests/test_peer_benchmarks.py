@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import math
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,11 @@ from click.testing import CliRunner
 
 import lrgittins as lg
 from benchmarks.machine import RATES, measure
-from benchmarks.peers import ours, table
+from benchmarks.peers import ours, rows, table
+from benchmarks.peers.__main__ import merge
 from benchmarks.peers.environments import PEERS
 from benchmarks.peers.inputs import SIZES, observed_matrix, resample_wins, simulated_votes, win_matrix
-from benchmarks.peers.timing import Case, interleave
+from benchmarks.peers.timing import Case, OverBudget, deadline, interleave, measured
 from benchmarks.peers.worker import DISTRIBUTIONS
 
 # Importable name of every peer's package.
@@ -102,12 +106,93 @@ def test_differences_of_answers_are_those_of_centred_scores() -> None:
         ours.task_difference({"t": mine}, pd.DataFrame([mine], index=["u"]))
 
 
-def test_interleaving_alternates_and_slow_peers_run_less() -> None:
+def make_case(theirs: Callable[[], Any], **changes: Any) -> Case:
+    return Case(**{"kind": "point", "work": "w", "their_way": "t", "our_way": "o", "theirs": theirs, "ours": lambda: sum(range(1000)),
+                   "compare": lambda t, o: 0.0, "unit": "x", **changes})  # fmt: skip
+
+
+def work(seconds: float) -> None:
+    """Keep the processor busy: budgets are of CPU time."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_interleaving_alternates() -> None:
     calls: list[str] = []
     case = Case("point", "w", "t", "o", lambda: calls.append("theirs") or 1.0, lambda: calls.append("ours") or 3.0, lambda t, o: o - t, "x")
     row = interleave(case, 3)
     assert calls == ["theirs", "ours"] * 4 and row["rounds"] == 3 and row["difference"] == 2.0
     assert json.loads(json.dumps(row))["wanted"] == 1.0
+
+
+def test_slow_peers_get_the_rounds_that_fit() -> None:
+    calls: list[float] = []
+
+    def slow() -> None:
+        calls.append(time.process_time())
+        work(0.05)
+
+    row = interleave(make_case(slow), 100, budget=1.0)
+    assert 1 <= row["rounds"] <= 18 and len(calls) <= row["rounds"] + 2  # one untimed, and at most one that was stopped
+
+
+def test_a_run_over_budget_is_stopped_even_where_the_peer_catches_exceptions() -> None:
+    def stubborn() -> None:
+        while True:
+            try:
+                work(0.01)
+            except Exception:
+                continue
+
+    start = time.process_time()
+    with pytest.raises(OverBudget):
+        interleave(make_case(stubborn), 3, budget=0.1)
+    assert time.process_time() - start < 5.0
+    work(0.5)  # the timer is off again: nothing is raised here
+
+
+def test_deadline_leaves_quick_work_alone() -> None:
+    with deadline(5.0):
+        pass
+    with deadline(math.inf):
+        pass
+    with pytest.raises(KeyError), deadline(5.0):
+        raise KeyError("of the work, not of the clock")
+
+
+def test_a_row_over_budget_is_run_smaller_and_says_so() -> None:
+    def endless() -> None:
+        work(60.0)
+
+    quick = make_case(lambda: sum(range(1000)), work="a tenth")
+    middle = make_case(endless, work="half", smaller=lambda: quick)
+    row, line = measured(make_case(endless, smaller=lambda: middle), 2, budget=0.3)
+    assert (row["work"], row["instead_of"], row["rounds"]) == ("a tenth", "w", 2)
+    assert (line["work"], line["over_budget"], line["finished"]) == ("w", 0.3, "a tenth")
+    (alone,) = measured(make_case(endless), 2, budget=0.1)
+    assert alone["finished"] is None and "ratio" not in alone
+    (within,) = measured(quick, 2, budget=60.0)
+    assert within["rounds"] == 2 and "instead_of" not in within
+
+
+def test_smaller_rows_ask_for_less_of_the_same() -> None:
+    def fit(part: pd.DataFrame) -> pd.Series:
+        return ours.point_fit(part)
+
+    frame = simulated_votes(6_000, 6)
+    for make in (rows.point, rows.errors, rows.board):
+        case = make(frame, fit, "way")
+        assert case.smaller is not None
+        less = case.smaller()
+        assert "6,000 votes x 6 models" in case.work and "600 votes x 6 models" in less.work and less.their_way == "way"
+        assert less.smaller is None  # 60 votes of 6 models may have no maximum
+    size = dataclasses.replace(SIZES["tiny"], tasks=((6, 4, 3_000),))
+    (case,) = rows.tasks(size, fit, "way")
+    assert case.work == "per-task fits, 6 x 4 x 3,000 votes" and case.smaller is not None
+    less = case.smaller()
+    assert less.work.startswith("per-task fits, 1 x 4 x ") and less.smaller is None
+    assert max(case.compare(case.theirs(), case.ours()), less.compare(less.theirs(), less.ours())) < 1e-9  # both sides are ours
 
 
 # --------------------------------------------------------------------------------------------------------- tables
@@ -119,8 +204,8 @@ def test_spans_and_ratios_read_well() -> None:
 
 
 def test_full_table_says_what_is_missed_and_what_could_not_be_run() -> None:
-    rows = [make_row(kind="intervals", work="fit with errors, 10 votes", wanted=3.0, their_way="bootstrap"), make_row()]
-    text = table.full_table(rows, {"arenakit": "It cannot be installed from PyPI here: no match"})
+    table_rows = [make_row(kind="intervals", work="fit with errors, 10 votes", wanted=3.0, their_way="bootstrap"), make_row()]
+    text = table.full_table(table_rows, {"arenakit": "It cannot be installed from PyPI here: no match"})
     lines = text.splitlines()
     assert lines[2].startswith("| point fit") and "**missed**" not in lines[2]
     assert "2.50 (2.40) **missed** | 3 |" in lines[3]
@@ -128,14 +213,33 @@ def test_full_table_says_what_is_missed_and_what_could_not_be_run() -> None:
     assert "- choix, intervals: bootstrap. Ours: mine." in text
 
 
+def test_tables_say_what_was_over_budget() -> None:
+    slow = {name: make_row(work="the whole")[name] for name in ("peer", "versions", "size", "kind", "work", "their_way", "our_way", "unit")}
+    part = make_row(work="a part", instead_of="the whole")
+    text = table.full_table([part, {**slow, "over_budget": 90.0, "finished": "a part"}], {})
+    assert "the whole, choix 0.4.1: over the budget of 90 CPU seconds for its runs of one row; what finished is: a part." in text
+    assert len([line for line in text.splitlines() if line.startswith("| a part")]) == 1 and "| the whole" not in text
+    nothing = table.full_table([{**slow, "over_budget": 90.0, "finished": None}], {})
+    assert "; no smaller input finished either" in nothing
+    assert table.compact_table([{**slow, "over_budget": 90.0, "finished": None}]) == ""
+
+
+def test_new_rows_replace_old_ones_and_their_stand_ins() -> None:
+    line = {"peer": "choix", "size": "full", "work": "the whole", "over_budget": 9.0, "finished": "a part"}
+    part, other = make_row(work="a part", instead_of="the whole"), make_row(work="other")
+    whole = make_row(work="the whole")
+    assert merge([line, part, other], [whole]) == [other, whole]
+    assert merge([line, part, other], [make_row(peer="evalica", work="the whole")])[:3] == [line, part, other]
+
+
 def test_compact_table_sets_peers_side_by_side() -> None:
-    rows = [
+    table_rows = [
         make_row(),
         make_row(peer="scikit-learn", work="ridged point fit, 10 votes x 2 models", ratio=30.0),
         make_row(peer="banditeval", kind="step", work="5 steps of UCB-E", ratio=200.0),
         make_row(peer="numpy", kind="roots", work="root schedules", ratio=9.0),
     ]
-    lines = table.compact_table(rows).splitlines()
+    lines = table.compact_table(table_rows).splitlines()
     assert lines[0] == "| times faster than | choix | scikit-learn |"
     assert lines[2] == "| point fit, 10 votes x 2 models | 2.50 | 30.0 |"
     assert lines[-2:] == ["| 5 steps of UCB-E | banditeval | 200 |", "| root schedules | plain numpy FFT | 9.00 |"]

@@ -15,15 +15,16 @@ from typing import Any
 import click
 
 from .environments import PEERS, ROOT, InstallError, Peer, build_wheel, make_environment
-from .table import compact_table, full_table, write_tables
+from .table import compact_table, finished, full_table, write_tables
 from .worker import ONE_THREAD
 
 
-def run_worker(python: Path, peer: Peer, size: str, repeats: int, kinds: str) -> tuple[list[dict[str, Any]], str | None]:
+def run_worker(python: Path, peer: Peer, size: str, repeats: int, budget: float, kinds: str) -> tuple[list[dict[str, Any]], str | None]:
     """Rows of one peer as they come, and the reason where its worker ended early."""
     environment = {name: value for name, value in os.environ.items() if name not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONHOME")}
     environment |= {**ONE_THREAD, "PYTHONPATH": str(ROOT / "benchmarks"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [str(python), "-m", "peers.worker", peer.name, "--size", size, "--repeats", str(repeats), "--kinds", kinds]
+    command = [str(python), "-m", "peers.worker", peer.name, "--size", size, "--kinds", kinds]
+    command += ["--repeats", str(repeats), "--budget", str(budget)]
     rows = []
     with (
         tempfile.TemporaryDirectory() as nowhere,
@@ -35,7 +36,8 @@ def run_worker(python: Path, peer: Peer, size: str, repeats: int, kinds: str) ->
                 if line.startswith("{"):
                     row = json.loads(line)
                     rows.append(row)
-                    click.echo(f"  {row['work']}: {row['ratio']:.2f} times", err=True)
+                    said = "over budget" if "over_budget" in row else f"{row['ratio']:.2f} times"
+                    click.echo(f"  {row['work']}: {said}", err=True)
         if process.returncode:
             errors.seek(0)
             lines = [line.strip() for line in errors if line.strip()]
@@ -43,10 +45,28 @@ def run_worker(python: Path, peer: Peer, size: str, repeats: int, kinds: str) ->
     return rows, None
 
 
+def merge(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """New rows after the old ones that they do not replace; a row that stood in for a slower one goes with that one."""
+    done = {(row["peer"], row["size"], row["work"]) for row in new}
+
+    def replaced(row: dict[str, Any]) -> bool:
+        return any((row["peer"], row["size"], row.get(name)) in done for name in ("work", "instead_of"))
+
+    return [row for row in old if not replaced(row)] + new
+
+
 @click.command(help="Times lrgittins against its peers: an environment per peer, interleaved runs, ratios and differences of the answers.")
 @click.option("--only", default="", help="Comma-separated peers; default all: " + ", ".join(peer.name for peer in PEERS) + ".")
 @click.option("--kinds", default="", help="Comma-separated kinds of rows (point, intervals, tasks, step, roots); default all.")
-@click.option("--repeats", default=5, show_default=True, type=click.IntRange(2), help="Rounds; slow peers get fewer, at least two.")
+@click.option("--repeats", default=5, show_default=True, type=click.IntRange(1), help="Rounds; slow peers get what fits --budget.")
+@click.option(
+    "--budget",
+    default=300.0,
+    show_default=True,
+    type=click.FloatRange(0.0, min_open=True),
+    help="CPU seconds that a peer's runs of one row may take together. Where the untimed run and one round take longer, a smaller input is "
+    "tried, and the table says so.",
+)
 @click.option("--size", default="full", show_default=True, type=click.Choice(["small", "full"]))
 @click.option("--keep-envs", type=click.Path(path_type=Path, file_okay=False), help="Folder of the environments, kept and used again.")
 @click.option("--wheel", type=click.Path(path_type=Path, exists=True), help="A built lrgittins to time instead of the checkout.")
@@ -57,6 +77,7 @@ def main(
     only: str,
     kinds: str,
     repeats: int,
+    budget: float,
     size: str,
     keep_envs: Path | None,
     wheel: Path | None,
@@ -85,13 +106,12 @@ def main(
                 failures[peer.name] = f"It cannot be installed from PyPI here: {error}"
                 click.echo(f"{peer.name}: {failures[peer.name]}", err=True)
                 continue
-            new, reason = run_worker(python, peer, size, repeats, kinds)
+            new, reason = run_worker(python, peer, size, repeats, budget, kinds)
             if reason is not None:
                 failures[peer.name] = f"Its worker stopped after {len(new)} rows: {reason}"
                 click.echo(f"{peer.name}: {failures[peer.name]}", err=True)
             today = datetime.date.today().isoformat()
-            done = {(row["peer"], row["size"], row["work"]) for row in new}
-            rows = [row for row in rows if (row["peer"], row["size"], row["work"]) not in done] + [{"date": today, **row} for row in new]
+            rows = merge(rows, [{"date": today, **row} for row in new])
             if json_file:
                 json_file.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     place = {peer.name: position for position, peer in enumerate(PEERS)}
@@ -101,8 +121,9 @@ def main(
     click.echo(full)
     for path in write:
         write_tables(path, {"peers:full": full, "peers:compact": compact_table(shown)})
-    missed = [row for row in shown if row["ratio"] < row["wanted"]]
-    click.echo(f"\n{len(shown)} rows, {len(missed)} below what is wanted", err=True)
+    timed = finished(shown)
+    missed = [row for row in timed if row["ratio"] < row["wanted"]]
+    click.echo(f"\n{len(timed)} rows, {len(missed)} below what is wanted, {len(shown) - len(timed)} over budget", err=True)
     sys.exit(1 if failures and not shown else 0)
 
 

@@ -29,19 +29,29 @@ def ordered(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: KINDS.index(row["kind"]))
 
 
+def finished(rows: Sequence[Row]) -> list[Row]:
+    """Rows with times, in order: those without are of peers that were over budget."""
+    return [row for row in ordered(rows) if "over_budget" not in row]
+
+
 def full_table(rows: Sequence[Row], failures: Mapping[str, str]) -> str:
-    """Every row with both ways of doing it; peers that could not be run are lines of their own."""
+    """Every row with both ways of doing it; rows that took too long and peers that could not be run are lines of their own."""
     lines = [
         "| work | peer | its time | ours | ratio (lowest) | wanted | largest difference | rounds |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for row in ordered(rows):
+    for row in finished(rows):
         missed = "" if row["ratio"] >= row["wanted"] else " **missed**"
         lines.append(
             f"| {row['work']} | {row['peer']} {row['versions'][row['peer']]} | {span(row['theirs'])} | {span(row['ours'])} "
             f"| {ratio_text(row['ratio'])} ({ratio_text(row['lowest_ratio'])}){missed} | {row['wanted']:g} "
             f"| {row['difference']:.1e}, {row['unit']} | {row['rounds']} |"
         )
+    for row in ordered(rows):
+        if "over_budget" in row:
+            instead = f"what finished is: {row['finished']}" if row["finished"] else "no smaller input finished either"
+            budget = f"over the budget of {row['over_budget']:g} CPU seconds for its runs of one row"
+            lines.append(f"\n{row['work']}, {row['peer']} {row['versions'][row['peer']]}: {budget}; {instead}.")
     lines += [f"\n{peer}: not run. {reason}" for peer, reason in failures.items()]
     ways = dict.fromkeys((row["peer"], row["kind"], row["their_way"], row["our_way"]) for row in ordered(rows))
     lines.append("\nWhat either side does:\n")
@@ -53,7 +63,7 @@ def compact_table(rows: Sequence[Row]) -> str:
     """One line per work, peers beside each other: how many times faster."""
     names = [peer for peer in dict.fromkeys(row["peer"] for row in rows) if peer != "numpy"]
     grouped: dict[str, dict[str, float]] = {}
-    for row in ordered(rows):
+    for row in finished(rows):
         if row["kind"] in ("point", "intervals", "tasks") and row["peer"] != "numpy":
             # Peers whose intervals resample votes get fewer of them, and the ridge is the same on both sides: one line.
             work = re.sub(r"^ridged (\w)", r"\1", row["work"])
@@ -66,7 +76,7 @@ def compact_table(rows: Sequence[Row]) -> str:
         lines += ["| times faster than | " + " | ".join(fits) + " |", "| --- |" + " --- |" * len(fits)]
         for work, found in grouped.items():
             lines.append(f"| {work} | " + " | ".join(ratio_text(found[name]) if name in found else "" for name in fits) + " |")
-    steps = [row for row in ordered(rows) if row["kind"] in ("step", "roots")]
+    steps = [row for row in finished(rows) if row["kind"] in ("step", "roots")]
     if steps:
         lines += (
             ["", "| work | against | times faster |", "| --- | --- | --- |"]

@@ -1,14 +1,17 @@
-"""One comparison: the same work by a peer and by us, run in turn, with the difference of the answers."""
+"""One comparison: the same work by a peer and by us, run in turn within a budget of time, with the difference of the answers."""
 
 from __future__ import annotations
 
+import contextlib
+import math
+import signal
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-SLOW = 45.0  # seconds that a peer's timed runs may take together; what is slower is run fewer times, never less than twice
+TICK = 0.2  # seconds between looks at what a run has used
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Case:
         Ratio of the times (theirs over ours) the project asks of itself.
     their_way, our_way : str
         What either side does, and where the problems differ.
+    smaller : callable or None
+        Makes the same comparison on less input, for a peer that is too slow for this one.
     """
 
     kind: str
@@ -40,36 +45,100 @@ class Case:
     compare: Callable[[Any, Any], float]
     unit: str
     wanted: float = 1.0
+    smaller: Callable[[], Case] | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """The part of a row that is known before anything runs."""
+        return {name: getattr(self, name) for name in ("kind", "work", "their_way", "our_way", "unit")}
 
 
-def interleave(case: Case, repeats: int) -> dict[str, Any]:
+class OverBudget(BaseException):
+    """The peer's time for a row is used up. Not an Exception: resampling peers catch those of single refits and go on."""
+
+
+@contextlib.contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Raise `OverBudget` in the block after so much CPU time; where the system has no interval timers, at the block's end.
+
+    The timer counts the clock's time and looks at the CPU time at every tick: one of CPU time makes `time.process_time` coarse. It goes on
+    after it has raised, for callbacks of C code lose exceptions.
+    """
+    end = time.process_time() + seconds
+    if math.isinf(seconds) or not hasattr(signal, "setitimer"):
+        yield
+    else:
+
+        def look(*_: object) -> None:
+            if time.process_time() > end:
+                raise OverBudget
+
+        previous = signal.signal(signal.SIGALRM, look)
+        signal.setitimer(signal.ITIMER_REAL, TICK, TICK)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, previous)
+    if time.process_time() > end:
+        raise OverBudget
+
+
+def interleave(case: Case, repeats: int, budget: float = math.inf) -> dict[str, Any]:
     """Run both sides in turn after one untimed run each; the ratio is the median of the rounds' ratios.
 
-    Times are CPU seconds of the process (both sides run on one thread): what others do on the machine counts for neither side.
+    Times are CPU seconds of the process (both sides run on one thread): what others do on the machine counts for neither side. So is
+    `budget`, of all the peer's runs together: rounds that do not fit are left out, and where not even the untimed run and one round fit,
+    `OverBudget` is raised.
     """
-    start = time.perf_counter()
-    their_answer = case.theirs()
-    cold = time.perf_counter() - start
+    start = time.process_time()
+    with deadline(budget):
+        their_answer = case.theirs()
+    left = budget - (time.process_time() - start)
     our_answer = case.ours()
     difference = float(case.compare(their_answer, our_answer))
-    rounds = max(2, min(repeats, int(SLOW / max(cold, 1e-9))))
-    theirs, ours = [], []
-    for _ in range(rounds):
-        for run, times in ((case.theirs, theirs), (case.ours, ours)):
-            start = time.process_time()
-            run()
-            times.append(time.process_time() - start)
+    theirs: list[float] = []
+    ours: list[float] = []
+    while len(ours) < repeats and max(theirs, default=0.0) <= left:
+        try:
+            with deadline(left):
+                took = cpu_seconds(case.theirs)
+        except OverBudget:
+            if not ours:
+                raise
+            break
+        left -= took
+        theirs.append(took)
+        ours.append(cpu_seconds(case.ours))
+    ratios = [t / o for t, o in zip(theirs, ours, strict=True)]
     return {
-        "kind": case.kind,
-        "work": case.work,
-        "their_way": case.their_way,
-        "our_way": case.our_way,
+        **case.describe(),
         "theirs": statistics.median(theirs),
         "ours": statistics.median(ours),
-        "ratio": statistics.median(t / o for t, o in zip(theirs, ours, strict=True)),
-        "lowest_ratio": min(t / o for t, o in zip(theirs, ours, strict=True)),
-        "rounds": rounds,
+        "ratio": statistics.median(ratios),
+        "lowest_ratio": min(ratios),
+        "rounds": len(ratios),
         "wanted": case.wanted,
         "difference": difference,
-        "unit": case.unit,
     }
+
+
+def cpu_seconds(run: Callable[[], Any]) -> float:
+    """CPU time that one run takes."""
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
+def measured(case: Case, repeats: int, budget: float = math.inf) -> Iterator[dict[str, Any]]:
+    """The row of a case; where the peer is over budget, the row of the largest smaller case that is not, and a line that says so."""
+    tried: Case | None = case
+    while tried is not None:
+        try:
+            row = interleave(tried, repeats, budget)
+        except OverBudget:
+            tried = tried.smaller() if tried.smaller else None
+            continue
+        yield row if tried is case else {**row, "instead_of": case.work}
+        break
+    if tried is not case:
+        yield {**case.describe(), "over_budget": budget, "finished": tried.work if tried else None}

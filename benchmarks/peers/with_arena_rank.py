@@ -9,7 +9,7 @@ import pandas as pd
 from arena_rank.models.bradley_terry import BradleyTerry
 from arena_rank.utils.data_utils import PairDataset
 
-from . import ours
+from . import rows
 from .inputs import Size, simulated_votes
 from .timing import Case
 
@@ -29,33 +29,11 @@ def with_intervals(frame: pd.DataFrame) -> pd.Series:
     return pd.Series(np.sqrt(np.asarray(result["variances"])) / model.alpha, index=result["competitors"])
 
 
-def per_task(frame: pd.DataFrame) -> dict[str, pd.Series]:
-    return {task: point_fit(part) for task, part in frame.groupby("task")}
-
-
 def cases(size: Size) -> Iterator[Case]:
     frame = simulated_votes(size.votes, size.models)
-    shape = f"{size.votes:,} votes x {size.models} models"
     compiles = "(its optimiser is compiled anew at every fit)"
-    yield Case(
-        "point", f"point fit, {shape}", f"PairDataset.from_pandas, BradleyTerry.fit {compiles}", ours.POINT,
-        lambda: point_fit(frame), lambda: ours.point_fit(frame), ours.score_difference, "scores",
-    )  # fmt: skip
+    yield rows.point(frame, point_fit, f"PairDataset.from_pandas, BradleyTerry.fit {compiles}")
     way = f"compute_ratings_and_cis, sandwich: marginal intervals {compiles}"
-    yield Case(
-        "intervals", f"fit with standard errors, {shape}", way, ours.ERRORS,
-        lambda: with_intervals(frame), lambda: ours.fit_with_errors(frame),
-        lambda t, o: ours.error_difference(t, ours.errors_of_scores(o[1], o[0].index)), "SE, relative", 2.0,
-    )  # fmt: skip
-    yield Case(
-        "intervals", f"fit with simultaneous board, {shape}", way, ours.BOARD,
-        lambda: with_intervals(frame), lambda: ours.fit_board(frame),
-        lambda t, o: ours.error_difference(t, ours.board_errors(o)), "SE, relative", 2.0,
-    )  # fmt: skip
-    for n_tasks, n_models, n_votes in size.tasks:
-        tasks = simulated_votes(n_votes, n_models, n_tasks)
-        yield Case(
-            "tasks", f"per-task fits, {n_tasks} x {n_models} x {n_votes:,} votes",
-            f"groupby, the point fit of each task {compiles}", ours.POINT,
-            lambda tasks=tasks: per_task(tasks), lambda tasks=tasks: ours.per_task(tasks), ours.task_difference, "scores",
-        )  # fmt: skip
+    yield rows.errors(frame, with_intervals, way)
+    yield rows.board(frame, with_intervals, way)
+    yield from rows.tasks(size, point_fit, f"groupby, the point fit of each task {compiles}")

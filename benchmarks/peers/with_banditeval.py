@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,44 +25,65 @@ def start(policy: Any, seen: np.ndarray) -> Any:
     return policy
 
 
-def our_steps(policy: Any, scores: np.ndarray, n_steps: int) -> None:
+@dataclass(frozen=True)
+class Rule:
+    """One rule on both sides. Each side moves on from run to run; `difference` compares their answers at the start, on the same cells."""
+
+    name: str
+    step: Callable[..., Any]
+    policy: Any
+    scores: np.ndarray
+    observed: torch.Tensor
+    difference: float
+    unit: str
+    note: str = ""
+
+
+def begin(name: str, step: Callable[..., Any], policy: Any, scores: np.ndarray, seen: np.ndarray, unit: str, note: str = "") -> Rule:
+    """Both sides, from the same observed cells."""
+    observed = torch.tensor(seen, dtype=torch.float32)
+    start(policy, seen)
+    _, means = step(observed.clone(), batch_size=BATCH, return_mus=True)
+    ours = policy.posterior().set_index("arm")["mean"].reindex(policy.arms).to_numpy()
+    return Rule(name, step, policy, scores, observed, float(np.nanmax(np.abs(means.numpy() - ours))), unit, note)
+
+
+def our_steps(rule: Rule, n_steps: int) -> None:
     for _ in range(n_steps):
-        pull = policy.ask()
-        policy.tell(pull, scores[policy.arms.index(pull.arm), list(pull.examples)])
+        pull = rule.policy.ask()
+        rule.policy.tell(pull, rule.scores[rule.policy.arms.index(pull.arm), list(pull.examples)])
 
 
-def their_steps(step: Callable[..., Any], observed: torch.Tensor, truth: torch.Tensor, n_steps: int) -> None:
+def their_steps(rule: Rule, truth: torch.Tensor, n_steps: int) -> None:
     """What `BanditEval.__call__` does with what a step returns."""
     for _ in range(n_steps):
-        rows, columns = step(observed, batch_size=BATCH)
-        observed[rows, columns] = truth[rows, columns]
+        rows, columns = rule.step(rule.observed, batch_size=BATCH)
+        rule.observed[rows, columns] = truth[rows, columns]
+
+
+def steps(rule: Rule, n_steps: int) -> Case:
+    """So many steps; over budget, half as many."""
+    n_arms, n_examples = rule.scores.shape
+    truth = torch.tensor(rule.scores, dtype=torch.float32)
+    count = f"{n_steps} {'step' if n_steps == 1 else 'steps'}"
+    return Case(
+        "step", f"{count} of {rule.name}, {n_arms} arms x {n_examples} examples, a tenth observed",
+        f"one call and one assignment a step{rule.note}", "ask and tell",
+        lambda: their_steps(rule, truth, n_steps), lambda: our_steps(rule, n_steps), lambda theirs, ours: rule.difference, rule.unit,
+        smaller=(lambda: steps(rule, n_steps // 2)) if n_steps > 1 else None,
+    )  # fmt: skip
 
 
 def cases(size: Size) -> Iterator[Case]:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    n_arms, n_examples = size.matrix
-    scores, seen = observed_matrix(n_arms, n_examples, SHARE)
-    truth = torch.tensor(scores, dtype=torch.float32)
-    arguments = {"batch_size": BATCH, "random_state": 0}
-    sides: list[tuple[str, str, Callable[..., Any], Any, int, str]] = [
-        ("UCB-E", "row means", upper_confidence_bound_exploration, lg.UCBE(n_arms, n_examples, **arguments), size.steps, ""),
-        (
-            "UCB-E-LRF", "row means (64 random factorisations a side)", upper_confidence_bound_exploration_low_rank_factorization,
-            lg.LowRankUCBE(n_arms, n_examples, **arguments), max(1, size.steps // 10), ", 64 factorisations",
-        ),
-    ]  # fmt: skip
-    for name, unit, step, policy, n_steps, what in sides:
-        observed = torch.tensor(seen, dtype=torch.float32)
-        start(policy, seen)
-        # Both sides move on from run to run; their answers are compared here, where they have seen the same cells.
-        _, means = step(observed.clone(), batch_size=BATCH, return_mus=True)
-        ours = policy.posterior().set_index("arm")["mean"].reindex(policy.arms).to_numpy()
-        difference = float(np.nanmax(np.abs(means.numpy() - ours)))
-        yield Case(
-            "step", f"{n_steps} {'step' if n_steps == 1 else 'steps'} of {name}, {n_arms} arms x {n_examples} examples, a tenth observed",
-            f"one call and one assignment a step{what}", "ask and tell",
-            lambda step=step, observed=observed, n_steps=n_steps: their_steps(step, observed, truth, n_steps),
-            lambda policy=policy, n_steps=n_steps: our_steps(policy, scores, n_steps),
-            lambda theirs, ours, difference=difference: difference, unit,
-        )  # fmt: skip
+    shape = size.matrix
+    scores, seen = observed_matrix(*shape, SHARE)
+    plain = lg.UCBE(*shape, batch_size=BATCH, random_state=0)
+    yield steps(begin("UCB-E", upper_confidence_bound_exploration, plain, scores, seen, "row means"), size.steps)
+    low_rank = lg.LowRankUCBE(*shape, batch_size=BATCH, random_state=0)
+    rule = begin(
+        "UCB-E-LRF", upper_confidence_bound_exploration_low_rank_factorization, low_rank, scores, seen,
+        "row means (64 random factorisations a side)", ", 64 factorisations",
+    )  # fmt: skip
+    yield steps(rule, max(1, size.steps // 10))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import evalica
 import numpy as np
 import pandas as pd
 
-from . import ours
+from . import rows
 from .inputs import Size, simulated_votes
 from .timing import Case
 
@@ -36,33 +37,12 @@ def bootstrap(frame: pd.DataFrame, n_resamples: int) -> pd.Series:
     return logs.sub(logs.mean(axis=1), axis=0).std()
 
 
-def per_task(frame: pd.DataFrame) -> dict[str, pd.Series]:
-    return {task: point_fit(part, tolerance=TOLERANCE, limit=LIMIT) for task, part in frame.groupby("task")}
-
-
 def cases(size: Size) -> Iterator[Case]:
-    frame = simulated_votes(size.votes, size.models)
-    yield Case(
-        "point", f"point fit, {size.votes:,} votes x {size.models} models", "winners to its enum, bradley_terry", ours.POINT,
-        lambda: point_fit(frame), lambda: ours.point_fit(frame), ours.score_difference, "scores",
-    )  # fmt: skip
+    yield rows.point(simulated_votes(size.votes, size.models), point_fit, "winners to its enum, bradley_terry")
     part = simulated_votes(size.resampled_votes, size.models)
-    shape = f"{size.resampled_votes:,} votes x {size.models} models"
     way = f"bootstrap(bradley_terry), percentile, {RESAMPLES} resamples (its default: 1,000)"
-    yield Case(
-        "intervals", f"fit with standard errors, {shape}", way, ours.ERRORS,
-        lambda: bootstrap(part, RESAMPLES), lambda: ours.fit_with_errors(part),
-        lambda t, o: ours.error_difference(t, ours.errors_of_scores(o[1], o[0].index)), "SE, relative", 2.0,
-    )  # fmt: skip
-    yield Case(
-        "intervals", f"fit with simultaneous board, {shape}", way, ours.BOARD,
-        lambda: bootstrap(part, RESAMPLES), lambda: ours.fit_board(part),
-        lambda t, o: ours.error_difference(t, ours.board_errors(o)), "SE, relative", 2.0,
-    )  # fmt: skip
-    for n_tasks, n_models, n_votes in size.tasks:
-        tasks = simulated_votes(n_votes, n_models, n_tasks)
-        yield Case(
-            "tasks", f"per-task fits, {n_tasks} x {n_models} x {n_votes:,} votes",
-            f"groupby, bradley_terry of each task (tolerance {TOLERANCE:g}, limit {LIMIT})", ours.POINT,
-            lambda tasks=tasks: per_task(tasks), lambda tasks=tasks: ours.per_task(tasks), ours.task_difference, "scores",
-        )  # fmt: skip
+    fit = partial(bootstrap, n_resamples=RESAMPLES)
+    yield rows.errors(part, fit, way)
+    yield rows.board(part, fit, way)
+    way = f"groupby, bradley_terry of each task (tolerance {TOLERANCE:g}, limit {LIMIT})"
+    yield from rows.tasks(size, partial(point_fit, tolerance=TOLERANCE, limit=LIMIT), way)

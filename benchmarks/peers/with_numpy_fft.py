@@ -20,8 +20,9 @@ REFERENCE = Path(__file__).resolve().parents[2] / "tests" / "reference" / "plain
 
 def cases(size: Size) -> Iterator[Case]:
     plain_fft_roots = runpy.run_path(str(REFERENCE))["plain_fft_roots"]
-    full = size.matrix[1] >= 1000
-    for n, b, n_prices, wanted in ((1000, 8, 1, 5.0), (1534, 2, 1, 2.0), (1000, 8, 100, 8.0)) if full else ((60, 8, 1, 1.0),):
+    full = ((1000, 8, 1, 5.0), (1534, 2, 1, 2.0), (1000, 8, 100, 8.0))
+    panels = full if size.matrix[1] >= 1000 else ((60, 8, 1, 1.0), (60, 8, 100, 1.0))
+    for n, b, n_prices, wanted in panels:
         sizes = batch_sizes(n, b)
         std = transition_std(sizes, np.cumsum(sizes) - sizes, n_examples=n, prior_variance=0.04, noise_variance=0.25, target="empirical")
         batch = sizes.astype(np.float64)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
-from . import ours
+from . import rows
 from .inputs import Size, resample_wins, simulated_votes, win_matrix
 from .timing import Case
 
@@ -40,33 +41,12 @@ def bootstrap(frame: pd.DataFrame, n_resamples: int) -> pd.Series:
     return pd.Series(np.std(draws, axis=0, ddof=1), index=names)
 
 
-def per_task(frame: pd.DataFrame) -> dict[str, pd.Series]:
-    return {task: point_fit(part) for task, part in frame.groupby("task")}
-
-
 def cases(size: Size) -> Iterator[Case]:
     frame = simulated_votes(size.votes, size.models)
-    shape = f"{size.votes:,} votes x {size.models} models"
-    fit = f"LogisticRegression(C={1 / RIDGE:g}, newton-cholesky) on a weighted row per pair and verdict"
-    yield Case(
-        "point", f"ridged point fit, {shape}", f"factorize, bincount, {fit}", f"{ours.POINT} with ridge={RIDGE:g}",
-        lambda: point_fit(frame), lambda: ours.point_fit(frame, RIDGE), ours.score_difference, "scores",
-    )  # fmt: skip
+    way = f"factorize, bincount, LogisticRegression(C={1 / RIDGE:g}, newton-cholesky) on a weighted row per pair and verdict"
+    yield rows.point(frame, point_fit, way, RIDGE)
     way = f"no intervals of its own: {size.resamples} refits on resampled counts"
-    yield Case(
-        "intervals", f"fit with standard errors, {shape}", way, ours.ERRORS,
-        lambda: bootstrap(frame, size.resamples), lambda: ours.fit_with_errors(frame),
-        lambda t, o: ours.error_difference(t, ours.errors_of_scores(o[1], o[0].index)), "SE, relative", 2.0,
-    )  # fmt: skip
-    yield Case(
-        "intervals", f"fit with simultaneous board, {shape}", way, ours.BOARD,
-        lambda: bootstrap(frame, size.resamples), lambda: ours.fit_board(frame),
-        lambda t, o: ours.error_difference(t, ours.board_errors(o)), "SE, relative", 2.0,
-    )  # fmt: skip
-    for n_tasks, n_models, n_votes in size.tasks:
-        tasks = simulated_votes(n_votes, n_models, n_tasks)
-        yield Case(
-            "tasks", f"ridged per-task fits, {n_tasks} x {n_models} x {n_votes:,} votes", "groupby, the point fit of each task",
-            f"{ours.POINT} with ridge={RIDGE:g}",
-            lambda tasks=tasks: per_task(tasks), lambda tasks=tasks: ours.per_task(tasks, RIDGE), ours.task_difference, "scores",
-        )  # fmt: skip
+    fit = partial(bootstrap, n_resamples=size.resamples)
+    yield rows.errors(frame, fit, way)
+    yield rows.board(frame, fit, way)
+    yield from rows.tasks(size, point_fit, "groupby, the point fit of each task", RIDGE)

@@ -10,6 +10,7 @@ import argparse
 import importlib
 import importlib.metadata
 import json
+import math
 import os
 import sys
 
@@ -38,11 +39,12 @@ def main() -> None:
     parser.add_argument("peer", choices=DISTRIBUTIONS)
     parser.add_argument("--size", default="full")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--budget", type=float, default=math.inf, help="CPU seconds that the peer's runs of one row may take together")
     parser.add_argument("--kinds", default="", help="comma-separated kinds of rows; default all")
     arguments = parser.parse_args()
     os.environ.update(ONE_THREAD)
     from .inputs import SIZES
-    from .timing import interleave
+    from .timing import measured
 
     module = importlib.import_module(f".{DISTRIBUTIONS[arguments.peer]}", __package__)
     kinds = set(filter(None, arguments.kinds.split(",")))
@@ -51,8 +53,8 @@ def main() -> None:
         if kinds and case.kind not in kinds:
             continue
         print(f"{arguments.peer}: {case.work} ...", file=sys.stderr, flush=True)
-        row = interleave(case, arguments.repeats)
-        print(json.dumps({"peer": arguments.peer, "versions": versions, "size": arguments.size, **row}), flush=True)
+        for row in measured(case, arguments.repeats, arguments.budget):
+            print(json.dumps({"peer": arguments.peer, "versions": versions, "size": arguments.size, **row}), flush=True)
 
 
 if __name__ == "__main__":

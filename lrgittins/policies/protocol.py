@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,6 +97,11 @@ class Policy(Protocol):
 
     def save(self, path: str | Path) -> None:
         """Write the whole state as JSON, atomically."""
+
+
+def is_policy(thing: Any) -> TypeGuard[Policy]:
+    """Whether it has what the protocol asks, by ``__getattr__`` included: since Python 3.12 `isinstance` does not see what is passed on."""
+    return all(hasattr(thing, name) for name in vars(Policy) if not name.startswith("_"))
 
 
 def reason_for_silence(policy: Any) -> str:
