@@ -45,8 +45,11 @@ def infer_low_rank(
     if table.n_tasks == 1:
         return _infer_single_task(comparisons, estimator, n_splits, seed)
     n_tasks, n_models = table.n_tasks, table.n_models
-    seen = np.unique(np.concatenate([table.low, table.high]))
-    place = np.cumsum(np.isin(np.arange(n_models), seen)) - 1
+    occurs = np.zeros(n_models, dtype=bool)
+    occurs[table.low] = True
+    occurs[table.high] = True
+    seen = np.flatnonzero(occurs)
+    place = np.cumsum(occurs) - 1
     compact = relabel(table, np.arange(n_tasks), place)
     notes: list[str] = []
     # The whole graph has been judged; a training set that falls apart has its gaps withheld instead.

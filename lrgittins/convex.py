@@ -40,17 +40,15 @@ class NuclearNormFit:
 def shrink_singular_values(matrix: FloatArray, threshold: float) -> tuple[FloatArray, FloatArray]:
     """Proximal map of threshold * nuclear norm; returns it and its positive singular values, largest first.
 
-    Works on the smaller Gram matrix: only directions above the threshold are needed, and for those squaring costs no
-    accuracy that matters (relative error near eps * (largest / threshold)).
+    Works on the smaller Gram matrix, truncated: only directions above the threshold are computed, and for those squaring costs
+    no accuracy that matters (relative error near eps * (largest / threshold)).
     """
     wide = matrix.shape[0] <= matrix.shape[1]
     gram = matrix @ matrix.T if wide else matrix.T @ matrix
-    values, vectors = scipy.linalg.eigh(gram, check_finite=False, driver="evd")
-    keep = values > threshold * threshold
-    if not keep.any():
+    values, basis = scipy.linalg.eigh(gram, check_finite=False, driver="evr", subset_by_value=(threshold * threshold, np.inf))
+    if not len(values):
         return np.zeros_like(matrix), np.zeros(0)
-    singular = np.sqrt(values[keep])
-    basis = vectors[:, keep]
+    singular = np.sqrt(values)
     scaled = basis * (1.0 - threshold / singular)
     shrunk = scaled @ (basis.T @ matrix) if wide else (matrix @ scaled) @ basis.T
     return shrunk, (singular - threshold)[::-1]

@@ -128,9 +128,18 @@ def _components(data: Cells | OutcomeTable, connection: Literal["weak", "strong"
     winner, loser, row = _win_edges(cells, pooled=pooled)
     if len(row) == 0:
         return labels
-    nodes, compact = np.unique(np.concatenate([row * cells.n_models + winner, row * cells.n_models + loser]), return_inverse=True)
-    compact = compact.astype(np.int32)  # scipy before 1.12 knows no other index here, and goes on with garbage
-    source, target = compact[: len(row)], compact[len(row) :]
+    if pooled and cells.n_models**2 <= len(row):  # one edge for all tasks' wins of one model over another
+        met = np.zeros(cells.n_models**2, dtype=bool)
+        met[winner * cells.n_models + loser] = True
+        winner, loser = np.divmod(np.flatnonzero(met), cells.n_models)
+        row = np.zeros_like(winner)
+    from_node, to_node = row * cells.n_models + winner, row * cells.n_models + loser
+    occurs = np.zeros(n_rows * cells.n_models, dtype=bool)
+    occurs[from_node] = True
+    occurs[to_node] = True
+    nodes = np.flatnonzero(occurs)
+    compact = (np.cumsum(occurs) - 1).astype(np.int32)  # scipy before 1.12 knows no other index here, and goes on with garbage
+    source, target = compact[from_node], compact[to_node]
     graph = coo_array((np.ones(len(row)), (source, target)), shape=(len(nodes), len(nodes))).tocsr()
     _, found = connected_components(graph, directed=connection == "strong", connection=connection)
     # Number components by their first node, from 0 in every row; nodes are sorted by (row, model) and no component spans two rows.
