@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ._kernels.tally import add_coded_votes
+from ._kernels.tally import add_coded_votes, count_codes
 from ._labels import MISSING, LabelIndex, is_arrow
 from ._outcomes import IntArray
 from ._votes import Votes
@@ -26,6 +26,8 @@ _KINDS = np.array([DECISIVE, DECISIVE, TIE, BOTH_BAD], dtype=np.int8)
 _VERDICT = {(0.0, DECISIVE): 0, (1.0, DECISIVE): 1, (0.5, TIE): 2, (0.5, BOTH_BAD): 3}
 
 Codes = NDArray[np.int32]
+FourCodes = tuple[Codes, Codes, Codes, Codes]
+FourSlots = tuple[IntArray, IntArray, IntArray, IntArray]
 _ONE_TASK = np.array(["all"], dtype=object)
 
 
@@ -88,7 +90,64 @@ def _same_values(a: Any, b: Any) -> bool:
         return True
     if is_arrow(a) and is_arrow(b):
         return bool(a.type == b.type and a.equals(b))
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and len(a) == len(b):
+        return all(type(x) is type(y) and x == y for x, y in zip(a.tolist(), b.tolist(), strict=True))
     return False
+
+
+class _RawTable:
+    """Counts per combination of raw codes, for as long as batches keep their dictionaries: no slot is looked up per row."""
+
+    def __init__(self) -> None:
+        self._slots: FourSlots | None = None
+        self._sizes = (0, 0, 0, 0)
+        self._counts: Codes = np.zeros(0, dtype=np.int32)
+        self._twice: IntArray = np.zeros(0, dtype=np.int64)  # places of a model against itself
+        self._rows = 0
+
+    def takes(self, slots: FourSlots, n_models: int, n: int, out: IntArray) -> bool:
+        """Whether a batch of `n` rows is for this table; what it holds of other dictionaries goes to `out` first.
+
+        It is where every code has a slot, and the table is not larger than the batch or its dictionaries have come before.
+        """
+        same = self._slots is not None and all(a is b for a, b in zip(slots, self._slots, strict=True))
+        if not same or self._rows + n >= 2**31:
+            self.empty_into(out)
+        if same and len(self._counts):
+            return n < 2**31
+        sizes = len(slots[0]), len(slots[1]), len(slots[2]), len(slots[3])
+        n_places = sizes[0] * sizes[1] * sizes[2] * sizes[3]
+        fits = all(len(slot) > 0 and slot.min() >= 0 for slot in slots) and n_places <= (MAX_SPACE if same else min(n, MAX_SPACE))
+        self._slots, self._sizes = slots, sizes
+        self._counts = np.zeros(n_places if fits else 0, dtype=np.int32)
+        if fits:
+            first, second = np.nonzero(slots[1][:, None] == n_models * slots[2])
+            pair = (first * sizes[2] + second) * sizes[3]
+            by_task = np.arange(sizes[0]) * (sizes[1] * sizes[2] * sizes[3])
+            self._twice = (by_task[:, None, None] + pair[:, None] + np.arange(sizes[3])).ravel()
+        return fits and n < 2**31
+
+    def add(self, codes: FourCodes, n: int) -> bool:
+        """Count a whole batch, or nothing and return False."""
+        done = count_codes(*codes, self._sizes, 1, n, self._counts)
+        if done == n and not self._counts[self._twice].any():
+            self._rows += n
+            return True
+        count_codes(*codes, self._sizes, -1, done, self._counts)
+        return False
+
+    def empty_into(self, out: IntArray) -> None:
+        """Move every count to its slot in `out`."""
+        if not self._rows or self._slots is None:
+            return
+        task, a, b, winner = self._slots
+        places = (task[:, None, None, None] + a[:, None, None] + b[:, None] + winner).ravel()
+        if all(len(np.unique(slots)) == len(slots) for slots in self._slots):
+            out[places] += self._counts
+        else:
+            np.add.at(out, places, self._counts)  # two words for one verdict share a place
+        self._counts[:] = 0
+        self._rows = 0
 
 
 class CodedCounter:
@@ -106,6 +165,7 @@ class CodedCounter:
         self._tables = {role: _SlotTable() for role in ("task", "model_a", "model_b", "winner")}
         self._no_task: Codes = np.zeros(0, dtype=np.int32)
         self._used = False
+        self._raw = _RawTable()
 
     def add(self, batch: Mapping[str, Any], n: int) -> bool:
         """Count a whole batch, or nothing and return False."""
@@ -138,19 +198,24 @@ class CodedCounter:
             "winner": self._slots("winner", coded, key, self._verdict, 1),
         }
         roles = ("task", "model_a", "model_b", "winner")
-        columns: tuple[Any, ...] = (*(coded[role][0] for role in roles), *(slots[role] for role in roles), n_models)
-        add: Callable[..., int] = partial(add_coded_votes, *columns)
-        done = add(1, n, self._counts)
-        if done < n:
-            add(-1, done, self._counts)
-            return False
-        self._used = True
-        return True
+        codes = cast(FourCodes, tuple(coded[role][0] for role in roles))
+        places = cast(FourSlots, tuple(slots[role] for role in roles))
+        if self._raw.takes(places, n_models, n, self._counts):
+            clean = self._raw.add(codes, n)
+        else:
+            add: Callable[..., int] = partial(add_coded_votes, *codes, *places, n_models)
+            done = add(1, n, self._counts)
+            clean = done == n
+            if not clean:
+                add(-1, done, self._counts)
+        self._used = self._used or clean
+        return clean
 
     def take(self) -> Votes | None:
         """What was counted so far, as groups; the table is empty afterwards."""
         if not self._used:
             return None
+        self._raw.empty_into(self._counts)
         cell = np.flatnonzero(self._counts)
         count = self._counts[cell]
         self._counts[cell] = 0
@@ -173,6 +238,7 @@ class CodedCounter:
             size = max(self._size[0], room * n_tasks), max(self._size[1], room * n_models)
             if 4 * size[0] * size[1] ** 2 <= MAX_SPACE:
                 self._size = size
+                self._raw = _RawTable()
                 self._counts = np.zeros(4 * size[0] * size[1] ** 2, dtype=np.int64)
                 return True
         return False

@@ -146,9 +146,11 @@ def stratum_maxima(
 ) -> FloatArray:
     """Largest |studentised gap| of each stratum in each draw, shape (n_strata, n_draws)."""
     parts = []
+    order = np.argsort(stratum, kind="stable")
+    arrays = task[order], first[order], second[order], inverse_se[order], stratum[order]
     for chunk in draws:
         out = np.zeros((n_strata, chunk.shape[2]))
-        reduce_max(chunk, task, first, second, inverse_se, stratum, out)
+        reduce_max(chunk, *arrays, out)
         parts.append(out)
     return np.concatenate(parts, axis=1)
 

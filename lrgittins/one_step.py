@@ -10,6 +10,7 @@ import numpy as np
 
 from ._clusters import ClusterSums, sum_clusters
 from ._kernels.influence import accumulate_influence
+from ._kernels.logistic import logistic_terms
 from ._noise import FoldNoise, LowRankNoise, ScoreNoise
 from ._outcomes import Cells, FloatArray, IntArray, OutcomeTable
 from ._parallel import run_blocks
@@ -79,9 +80,10 @@ def law_cells(table: OutcomeTable, training: Cells, design: str) -> Cells:
 
 def information(cells: Cells, scores: FloatArray) -> FloatArray:
     """law x I(gap) of every cell."""
-    gap = scores[cells.task, cells.low] - scores[cells.task, cells.high]
-    small = np.exp(-np.abs(gap))
-    return cells.count * small / (1.0 + small) ** 2
+    out = np.empty(len(cells.task))
+    spare = np.empty((cells.n_tasks, cells.n_models))
+    logistic_terms(cells.task, cells.low, cells.high, cells.count, cells.wins, np.ascontiguousarray(scores), spare, out)
+    return out
 
 
 def cross_fit(

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from lrgittins import Comparisons
+from lrgittins._coded import CodedCounter
 from lrgittins._kernels.tally import _add_until_fault, add_coded_votes
-from lrgittins._labels import LONG, factorize
+from lrgittins._labels import LONG, LabelIndex, factorize
 from lrgittins._shared_objects import MOST_OBJECTS, code_objects
 from lrgittins.errors import ComparisonError
 
@@ -99,3 +100,79 @@ def test_blocks_count_and_stop_as_row_by_row() -> None:
         np.testing.assert_array_equal(counted, plain)
         add_coded_votes(*codes, *slots, n_models, -1, done, counted)
         assert not counted.any()
+
+
+def votes_as_text(n: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    first = rng.integers(5, size=n)
+    second = (first + rng.integers(1, 5, size=n)) % 5
+    models = np.array(["a", "b", "c", "d", "e"], dtype=object)
+    winner = np.array(["model_a", "model_b", "tie"], dtype=object)[rng.integers(3, size=n)]
+    columns = {"task": np.array(["x", "y"], dtype=object)[rng.integers(2, size=n)], "model_a": models[first], "model_b": models[second]}
+    return pd.DataFrame({**columns, "winner": winner})
+
+
+def as_categories(frame: pd.DataFrame, orders: dict[str, list[str]]) -> pd.DataFrame:
+    return frame.assign(**{name: pd.Categorical(frame[name], categories=order) for name, order in orders.items()})
+
+
+ORDERS = {"task": ["y", "x"], "model_a": list("edcba"), "model_b": list("badce"), "winner": ["tie", "model_b", "model_a"]}
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    "orders",
+    [
+        ORDERS,
+        {**ORDERS, "winner": ["model_a", "A", "model_b", "tie"]},  # two words for one verdict
+        {**ORDERS, "model_a": [*"edcba", "never seen"]},  # no slot: rows are looked up one by one
+    ],
+    ids=["clean", "synonyms", "unknown"],
+)
+def test_raw_codes_count_as_text_does(orders: dict[str, list[str]]) -> None:
+    text = votes_as_text(3_000, 0)
+    if "A" in orders["winner"]:
+        text.loc[text.index[::2], "winner"] = text["winner"][::2].replace("model_a", "A")
+    stream = pd.concat([text.head(40), text])  # the first rows name every label; the rest is larger than a table of codes
+    parts = [as_categories(part, orders) for part in (text.head(40), text)]
+    index = CodedCounter(*known_labels(), refused=(), tasks_declared=None, models_declared=None)
+    assert all(index.add(part, len(part)) for part in parts)
+    found = index.take()
+    assert found is not None and index.take() is None
+    wanted = Comparisons.from_frame(stream).counts
+    assert int(found.count.sum()) == len(stream)
+    pd.testing.assert_frame_equal(
+        Comparisons.from_frame(as_categories(stream, orders)).counts.reset_index(drop=True), wanted.reset_index(drop=True)
+    )
+    key = pd.DataFrame({"task": found.task, "a": found.model_a, "b": found.model_b, "outcome": found.outcome, "n": found.count})
+    assert not key.duplicated(["task", "a", "b", "outcome"]).any()
+    names = pd.Series(list("abcde"))
+    direct = stream.assign(outcome=stream["winner"].map({"model_a": 1.0, "A": 1.0, "model_b": 0.0, "tie": 0.5}))
+    direct = direct.groupby(["task", "model_a", "model_b", "outcome"]).size()
+    coded = key.assign(task=key["task"].map({0: "x", 1: "y"}), a=key["a"].map(names), b=key["b"].map(names))
+    coded = coded.set_index(["task", "a", "b", "outcome"])["n"].sort_index()
+    np.testing.assert_array_equal(coded.to_numpy(), direct.sort_index().to_numpy())
+    assert list(coded.index) == list(direct.sort_index().index)
+
+
+def test_a_batch_with_one_model_twice_leaves_no_trace() -> None:
+    text = votes_as_text(3_000, 1)
+    spoiled = text.copy()
+    spoiled.loc[2_345, "model_b"] = spoiled.loc[2_345, "model_a"]
+    counter = CodedCounter(*known_labels(), refused=(), tasks_declared=None, models_declared=None)
+    clean, bad = as_categories(text, ORDERS), as_categories(spoiled, ORDERS)
+    missing = bad.assign(winner=bad["winner"].where(np.arange(len(bad)) != 2_999))
+    assert counter.add(clean, len(clean))
+    assert not counter.add(bad, len(bad)) and not counter.add(missing, len(missing))
+    assert counter.add(clean, len(clean))
+    found = counter.take()
+    assert found is not None and int(found.count.sum()) == 2 * len(text) and (found.count % 2 == 0).all()
+    with pytest.raises(ComparisonError, match="2345"):
+        Comparisons.from_frame(bad)
+
+
+def known_labels() -> tuple[LabelIndex, LabelIndex]:
+    tasks, models = LabelIndex("task"), LabelIndex("model")
+    tasks.encode(np.array(["x", "y"], dtype=object), "task")
+    models.encode(np.array(list("abcde"), dtype=object), "model_a")
+    return tasks, models

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
 from .._numba import kernel
+from .elementary import BLOCK, softplus
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -25,13 +24,19 @@ def accumulate_influence(
     gradient: FloatArray,
 ) -> None:
     """Fill `residual` (n_groups,) with s = outcome - expit(gap) and add weight * s * (e_low - e_high) to `gradient` (rows, models)."""
-    for group in range(len(row)):
-        t, i, j = row[group], low[group], high[group]
-        gap = scores[t, i] - scores[t, j]
-        small = math.exp(-abs(gap))
-        probability = 1.0 / (1.0 + small) if gap >= 0.0 else small / (1.0 + small)
-        s = outcome[group] - probability
-        residual[group] = s
-        total = weight[group] * s
-        gradient[t, i] += total
-        gradient[t, j] -= total
+    gap, small, soft, power = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    bits = power.view(np.int64)
+    for start in range(0, len(row), BLOCK):
+        size = min(BLOCK, len(row) - start)
+        for k in range(size):
+            t = row[start + k]
+            gap[k] = scores[t, low[start + k]] - scores[t, high[start + k]]
+        softplus(gap, size, small, soft, power, bits)
+        for k in range(size):
+            share = 1.0 / (1.0 + small[k])
+            residual[start + k] = outcome[start + k] - (share if gap[k] >= 0.0 else small[k] * share)
+        for k in range(size):
+            group = start + k
+            total = weight[group] * residual[group]
+            gradient[row[group], low[group]] += total
+            gradient[row[group], high[group]] -= total

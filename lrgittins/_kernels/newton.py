@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._numba import kernel
+from .elementary import BLOCK, softplus
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -16,6 +17,46 @@ IntArray = NDArray[np.int64]
 CONVERGED = 0
 MAX_ITERATIONS = 1
 NO_DATA = 2
+
+
+@kernel
+def _entry_terms(
+    start: int, size: int, count: FloatArray, wins: FloatArray, gap: FloatArray, work: FloatArray, bits: IntArray, weight: FloatArray
+) -> float:
+    """Residual (left in `gap`) and information (`weight`) of `size` entries from `start` on, at their gaps; returns their objective.
+
+    `work` holds four rows of BLOCK numbers, `bits` the same memory as integers.
+    """
+    small, soft, value = work[0], work[1], work[3]
+    softplus(gap, size, small, soft, work[2], bits[2])
+    for k in range(size):
+        n, won = count[start + k], wins[start + k]
+        # Through losses and both probabilities: wins - n p would cancel where one side almost always wins.
+        losses = n - won
+        share = 1.0 / (1.0 + small[k])
+        ahead = gap[k] >= 0.0
+        value[k] = (-losses * gap[k] if ahead else won * gap[k]) - n * soft[k]
+        gap[k] = (won * small[k] - losses if ahead else won - losses * small[k]) * share
+        weight[k] = n * small[k] * share * share
+    total = 0.0
+    for k in range(size):
+        total += value[k]
+    return total
+
+
+@kernel
+def _weighted_product(x: FloatArray, y: FloatArray, weight: FloatArray, size: int) -> float:
+    """Sum of x y weight, in four sums that do not wait for each other."""
+    first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+    whole = size - size % 4
+    for k in range(0, whole, 4):
+        first += x[k] * y[k] * weight[k]
+        second += x[k + 1] * y[k + 1] * weight[k + 1]
+        third += x[k + 2] * y[k + 2] * weight[k + 2]
+        fourth += x[k + 3] * y[k + 3] * weight[k + 3]
+    for k in range(whole, size):
+        first += x[k] * y[k] * weight[k]
+    return (first + second) + (third + fourth)
 
 
 @kernel
@@ -32,39 +73,35 @@ def _row_state(
     row: FloatArray,
     gradient: FloatArray,
     hessian: FloatArray,
+    work: FloatArray,
+    bits: IntArray,
 ) -> float:
-    """Objective of one row; fills gradient (r,) and minus the Hessian (r, r)."""
+    """Objective of one row; fills gradient (r,) and minus the Hessian (r, r). `work` holds 7 + r rows of BLOCK numbers."""
     rank = len(row)
     gradient[:] = 0.0
     hessian[:] = 0.0
-    x = np.empty(rank)
+    gap, weight, ones = work[4], work[5], work[6]
     value = 0.0
-    for e in range(start, stop):
-        n = count[e]
-        if n == 0.0:
-            continue
-        eta = -offset[e]
+    for first in range(start, stop, BLOCK):
+        size = min(BLOCK, stop - first)
+        for k in range(size):
+            e = first + k
+            gap[k] = -offset[e]
+            ones[k] = 1.0
         for a in range(rank):
-            x[a] = factors[plus[e], a]
-            if minus[e] >= 0:
-                x[a] -= factors[minus[e], a]
-            eta += x[a] * row[a]
-        # Through losses and both probabilities: wins - n p would cancel where one side almost always wins.
-        losses = n - wins[e]
-        small = math.exp(-abs(eta))
-        share = 1.0 / (1.0 + small)
-        value -= n * math.log1p(small)
-        if eta >= 0.0:
-            value -= losses * eta
-            residual = (wins[e] * small - losses) * share
-        else:
-            value += wins[e] * eta
-            residual = (wins[e] - losses * small) * share
-        weight = n * small * share * share
+            x, by = work[7 + a], row[a]
+            for k in range(size):
+                e = first + k
+                x[k] = factors[plus[e], a]
+                if minus[e] >= 0:
+                    x[k] -= factors[minus[e], a]
+            for k in range(size):
+                gap[k] += x[k] * by
+        value += _entry_terms(first, size, count, wins, gap, work, bits, weight)
         for a in range(rank):
-            gradient[a] += residual * x[a]
+            gradient[a] += _weighted_product(work[7 + a], gap, ones, size)
             for b in range(a + 1):
-                hessian[a, b] += weight * x[a] * x[b]
+                hessian[a, b] += _weighted_product(work[7 + a], work[7 + b], weight, size)
     for a in range(rank):
         value -= 0.5 * ridge * row[a] * row[a]
         gradient[a] -= ridge * row[a]
@@ -146,6 +183,8 @@ def solve_factor_rows(
     hessian = np.empty((rank, rank))
     step = np.empty(rank)
     trial = np.empty(rank)
+    work = np.empty((7 + rank, BLOCK))
+    bits = work.view(np.int64)
     for u in range(n_rows):
         start, stop = indptr[u], indptr[u + 1]
         total = 0.0
@@ -159,7 +198,7 @@ def solve_factor_rows(
         status[u] = MAX_ITERATIONS
         last = False
         row = rows[u]
-        value = _row_state(start, stop, plus, minus, factors, offset, count, wins, ridge, row, gradient, hessian)
+        value = _row_state(start, stop, plus, minus, factors, offset, count, wins, ridge, row, gradient, hessian, work, bits)
         for iteration in range(max_iter):
             norm = math.sqrt(np.sum(gradient * gradient))
             if norm <= tol * total:
@@ -176,13 +215,13 @@ def solve_factor_rows(
             for _ in range(40):
                 for a in range(rank):
                     trial[a] = row[a] + scale * step[a]
-                new_value = _row_state(start, stop, plus, minus, factors, offset, count, wins, ridge, trial, gradient, hessian)
+                new_value = _row_state(start, stop, plus, minus, factors, offset, count, wins, ridge, trial, gradient, hessian, work, bits)
                 if new_value >= value + 1e-4 * scale * slope - 1e-13 * abs(value):
                     accepted = True
                     break
                 scale *= 0.5
             if not accepted:
-                _row_state(start, stop, plus, minus, factors, offset, count, wins, ridge, row, gradient, hessian)
+                _row_state(start, stop, plus, minus, factors, offset, count, wins, ridge, row, gradient, hessian, work, bits)
                 break
             for a in range(rank):  # an array assigned to a slice would compile seconds of message formatting
                 row[a] = trial[a]
@@ -204,36 +243,32 @@ def _task_state(
     theta: FloatArray,
     gradient: FloatArray,
     hessian: FloatArray,
+    work: FloatArray,
+    bits: IntArray,
 ) -> float:
-    """Objective of one task's scores; fills gradient and minus the Hessian over its own models."""
+    """Objective of one task's scores; fills gradient and minus the Hessian over its own models. `work`: 6 rows of BLOCK numbers."""
     size = len(theta)
     gradient[:] = 0.0
     hessian[:] = 0.0
+    gap, weight = work[4], work[5]
     value = 0.0
-    for e in range(start, stop):
-        n = count[e]
-        if n == 0.0:
-            continue
-        i, j = local[low[e]], local[high[e]]
-        gap = theta[i] - theta[j]
-        # Through losses and both probabilities: wins - n p would cancel where one side almost always wins.
-        losses = n - wins[e]
-        small = math.exp(-abs(gap))
-        share = 1.0 / (1.0 + small)
-        value -= n * math.log1p(small)
-        if gap >= 0.0:
-            value -= losses * gap
-            residual = (wins[e] * small - losses) * share
-        else:
-            value += wins[e] * gap
-            residual = (wins[e] - losses * small) * share
-        gradient[i] += residual
-        gradient[j] -= residual
-        weight = n * small * share * share
-        hessian[i, i] += weight
-        hessian[j, j] += weight
-        hessian[i, j] -= weight
-        hessian[j, i] -= weight
+    for first in range(start, stop, BLOCK):
+        n_here = min(BLOCK, stop - first)
+        for k in range(n_here):
+            e = first + k
+            gap[k] = theta[local[low[e]]] - theta[local[high[e]]] if count[e] > 0.0 else 0.0
+        value += _entry_terms(first, n_here, count, wins, gap, work, bits, weight)
+        for k in range(n_here):
+            e = first + k
+            if count[e] == 0.0:
+                continue
+            i, j = local[low[e]], local[high[e]]
+            gradient[i] += gap[k]
+            gradient[j] -= gap[k]
+            hessian[i, i] += weight[k]
+            hessian[j, j] += weight[k]
+            hessian[i, j] -= weight[k]
+            hessian[j, i] -= weight[k]
     for a in range(size):
         value -= 0.5 * ridge * theta[a] * theta[a]
         gradient[a] -= ridge * theta[a]
@@ -296,6 +331,8 @@ def solve_bradley_terry(
     """
     n_tasks, n_models = pieces.shape
     local = np.empty(n_models, dtype=np.int64)
+    work = np.empty((6, BLOCK))
+    bits = work.view(np.int64)
     for t in range(n_tasks):
         start, stop = indptr[t], indptr[t + 1]
         size = 0
@@ -329,7 +366,7 @@ def solve_bradley_terry(
         status[t] = MAX_ITERATIONS
         last = False
         n_small = 0
-        value = _task_state(start, stop, low, high, count, wins, ridge[t], local, theta, gradient, hessian)
+        value = _task_state(start, stop, low, high, count, wins, ridge[t], local, theta, gradient, hessian, work, bits)
         for iteration in range(max_iter):
             norm = math.sqrt(np.sum(gradient * gradient))
             if norm <= tol * total:
@@ -358,13 +395,13 @@ def solve_bradley_terry(
             for _ in range(50):
                 for a in range(size):
                     trial[a] = theta[a] + shrink * step[a]
-                new_value = _task_state(start, stop, low, high, count, wins, ridge[t], local, trial, gradient, hessian)
+                new_value = _task_state(start, stop, low, high, count, wins, ridge[t], local, trial, gradient, hessian, work, bits)
                 if new_value >= value + 1e-4 * shrink * slope - 1e-13 * abs(value):
                     accepted = True
                     break
                 shrink *= 0.5
             if not accepted:
-                _task_state(start, stop, low, high, count, wins, ridge[t], local, theta, gradient, hessian)
+                _task_state(start, stop, low, high, count, wins, ridge[t], local, theta, gradient, hessian, work, bits)
                 break
             for a in range(size):
                 theta[a] = trial[a]

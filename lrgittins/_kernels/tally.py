@@ -15,6 +15,47 @@ _NOWHERE = -(2**60)  # four of them still add up to an int64, and one of them wi
 
 
 @kernel
+def count_codes(
+    task: Codes, model_a: Codes, model_b: Codes, winner: Codes, sizes: tuple[int, int, int, int], step: int, stop: int, out: Codes
+) -> int:
+    """Add `step` to ``out[((task * sizes[1] + model_a) * sizes[2] + model_b) * sizes[3] + winner]`` for the rows before `stop`.
+
+    Returns the number of rows done: the first block with a code below 0 or not below its size (of task, model_a, model_b, winner)
+    ends the pass. `out` has at most 2^31 places.
+
+    Places are found block by block and loaded in eights: a load waits for every store before it whose address is not known yet.
+    """
+    n_task, n_a, n_b, n_winner = np.int32(sizes[0]), np.int32(sizes[1]), np.int32(sizes[2]), np.int32(sizes[3])
+    one, by = np.int32(1), np.int32(step)
+    last_task, last_a, last_b, last_winner = n_task - one, n_a - one, n_b - one, n_winner - one
+    place = np.empty(_BLOCK, dtype=np.int32)
+    for start in range(0, stop, _BLOCK):
+        size = min(_BLOCK, stop - start)
+        t, a, b, w = task[start : start + size], model_a[start : start + size], model_b[start : start + size], winner[start : start + size]
+        outside = np.int32(0)
+        for k in range(size):
+            outside |= (t[k] | a[k] | b[k] | w[k]) | (last_task - t[k]) | (last_a - a[k]) | (last_b - b[k]) | (last_winner - w[k])
+            place[k] = ((t[k] * n_a + a[k]) * n_b + b[k]) * n_winner + w[k]
+        if outside < 0:
+            return start
+        whole = size - size % 8
+        for k in range(0, whole, 8):
+            p0, p1, p2, p3 = np.uint32(place[k]), np.uint32(place[k + 1]), np.uint32(place[k + 2]), np.uint32(place[k + 3])
+            p4, p5, p6, p7 = np.uint32(place[k + 4]), np.uint32(place[k + 5]), np.uint32(place[k + 6]), np.uint32(place[k + 7])
+            out[p0] += by
+            out[p1] += by
+            out[p2] += by
+            out[p3] += by
+            out[p4] += by
+            out[p5] += by
+            out[p6] += by
+            out[p7] += by
+        for k in range(whole, size):
+            out[np.uint32(place[k])] += by
+    return stop
+
+
+@kernel
 def _far(slots: IntArray) -> IntArray:
     """The slots with -1 replaced by a number so small that a sum with it is negative."""
     out = np.empty(len(slots), dtype=np.int64)
