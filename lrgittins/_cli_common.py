@@ -25,22 +25,33 @@ Command = Callable[..., None]
 INPUT = click.Path(path_type=Path, readable=False)  # what cannot be read is said by who reads it, like every other fault of a file
 
 # Options as Python spells them in messages, and as the command line does.
-_RENAMED = {"n_folds": "folds", "aliases": "alias"}
-_PYTHON_OPTION = re.compile(
-    r"(?<![\w.'\"])(task|model_a|model_b|winner|count|id|cluster|ties|both_bad|on_invalid|aliases|rank|top_k|alpha|family|method|n_draws"
-    r"|n_folds|calibration|design|disconnected)=(?:\"([\w-]+)\"|'([\w-]+)'|([\d.]+)|(?=[\s,;)]|$))"
+_RENAMED = {"n_folds": "folds", "aliases": "alias", "n_jobs": "jobs", "n_runs": "runs", "policies": "policy"}
+_NAMES = (
+    "task|model_a|model_b|winner|count|id|cluster|ties|both_bad|on_invalid|aliases|rank|top_k|alpha|family|method|n_draws|n_folds|calibration"
+    "|design|disconnected|arm|example|score|score_range|cost|budget|n_jobs|n_runs|batch_size|policies|tol|n_examples"
 )
+_PYTHON_OPTION = re.compile(rf"(?<![\w.'\"])({_NAMES})=(?:\"([\w-]+)\"|'([\w-]+)'|([\d.]+)|\(([\w.]+), ([\w.]+)\)|(?=[\s,;)]|$))")
+_PYTHON_SUBJECT = re.compile(rf"^({_NAMES})(?= (?:must|is a|is empty))")
+_PYTHON_CLAIM = re.compile(r"\('(cell|model|task)', (task|model)(?:, (model))?\)")
 
 
 def in_cli_words(message: str) -> str:
     """The remedy of a message as options of the command line: ``on_invalid="drop"`` becomes ``--on-invalid drop``."""
 
     def spell(match: re.Match[str]) -> str:
-        name = _RENAMED.get(match[1], match[1]).replace("_", "-")
-        value = match[2] or match[3] or match[4] or ""
-        return f"--{name} {value}".rstrip()
+        value = match[2] or match[3] or match[4] or (f"{match[5]} {match[6]}" if match[5] else "")
+        return f"{option(match[1])} {value}".rstrip()
 
-    return _PYTHON_OPTION.sub(spell, message.replace("pass task=None", "pass --single-task"))
+    def option(name: str) -> str:
+        return "--" + _RENAMED.get(name, name).replace("_", "-")
+
+    def claim(match: re.Match[str]) -> str:
+        return ":".join(word if word == match[1] and at == 0 else word.upper() for at, word in enumerate(match.groups()) if word)
+
+    message = _PYTHON_CLAIM.sub(claim, message.replace("pass task=None", "pass --single-task"))
+    message = _PYTHON_SUBJECT.sub(lambda match: option(match[1]), message)
+    message = message.partition(" (or give a factory")[0]  # Python's other ways
+    return _PYTHON_OPTION.sub(spell, message)
 
 
 class Reporter:

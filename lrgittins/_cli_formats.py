@@ -46,7 +46,15 @@ def read_foreign_votes(file: Path, form: str, options: Mapping[str, Any], aliase
 
 
 def read_samples(
-    file: Path, *, score: str, filter: str | None, arm: str, example: str, cost: Any, score_range: tuple[float, float]
+    file: Path,
+    *,
+    score: str,
+    filter: str | None,
+    tasks: str | None,
+    arm: str,
+    example: str,
+    cost: Any,
+    score_range: tuple[float, float],
 ) -> ResponseMatrix:
     """Sample logs of lm-evaluation-harness: `score` names the metric."""
     from .adapters import from_lm_eval_samples
@@ -54,7 +62,15 @@ def read_samples(
     if arm != "arm" or example != "example" or isinstance(cost, str):
         raise ParameterError("--format lm-eval knows its columns: leave out --arm, --example and --cost (--costs gives prices by model)")
     metric = None if score == "score" else score
+    names = None if tasks is None else [name.strip() for name in tasks.split(",") if name.strip()]
+    if names is not None and not names:
+        raise ParameterError("--tasks is empty; name tasks of the logs, separated by commas")
+    if file.is_file():
+        raise ResponseError(f"{file}: --format lm-eval reads a folder that has one subfolder of sample logs per model, not a file")
     try:
-        return from_lm_eval_samples(file, metric=metric, filter=filter, cost=cost, score_range=score_range)
+        return from_lm_eval_samples(file, metric=metric, filter=filter, tasks=names, cost=cost, score_range=score_range)
     except ResponseError as error:
-        raise ResponseError(str(error).replace("filter=", "--filter").replace("metric=", "--score")) from error
+        text = str(error).partition("; its own files are of one model")
+        said = text[0] + ("; the logs here are of one model: move them into a subfolder of its name" if text[1] else "")
+        said = said.replace("filter=", "--filter").replace("metric=", "--score").replace("tasks=", "--tasks")
+        raise ResponseError(said) from error

@@ -221,7 +221,7 @@ def rank(
     **intake: Any,
 ) -> None:
     """Rank the models of FILE on every task, with simultaneous rank intervals and top-K certificates."""
-    from ._validation import check_alpha, check_int
+    from ._validation import check_alpha
 
     check_alpha(alpha)
     shown = _parse_count(show, "all", "--show")
@@ -233,7 +233,9 @@ def rank(
     model = make_estimator(estimator, rank_, disconnected, seed)
     votes = read_votes(file, intake, report)
     n_models = len(votes.models)
-    top_k = max(1, min(10, n_models // 2)) if top_k is None else check_int(top_k, "top_k", low=1, high=n_models)
+    if top_k is not None and not 1 <= top_k <= n_models:
+        raise ParameterError(f"--top-k must be between 1 and {n_models}, the number of models in {file}, got {top_k}")
+    top_k = max(1, min(10, n_models // 2)) if top_k is None else top_k
     units: dict[str, Any] = {"scale": scale, "anchor": parse_anchor_option(anchor, votes.models)}
     claim = parse_claim(family, votes)
     if units["anchor"] is not None:

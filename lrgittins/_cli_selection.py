@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,13 +39,16 @@ DEMO_FRACTIONS = (0.01, 0.02, 0.05, 0.10)
         "lrgittins select scores.parquet --arm model --example item --policy gittins,sysrs --runs 50",
         "lrgittins select scores.csv --costs prices.csv --budget 0.05 --out regret.png",
         "lrgittins select scores.csv --cost usd --seed 7 --json --quiet",
+        "lrgittins select results --format lm-eval --tasks gsm8k,mmlu --score acc",
     )
 )
 @click.argument("file", type=INPUT)
 @click.option("--format", "form", type=click.Choice(SCORE_FORMATS), default="table", show_default=True,
               help="A table of scores, or a folder of lm-evaluation-harness sample logs (--score names the metric).")  # fmt: skip
 @click.option("--filter", metavar="NAME", help="The filter whose samples count (lm-eval).")
+@click.option("--tasks", metavar="NAMES", help="Only these tasks of the logs, separated by commas (lm-eval).")
 @click.option("--costs", type=INPUT, help="Table with the price per example of every arm.")
+@click.option("--price", metavar="COL", help="Column of the --costs table with the price.  [default: cost, or the only other column]")
 @click.option("--cost", metavar="COL", help="Column of FILE with the cost of each cell.")
 @click.option("--arm", default="arm", show_default=True, metavar="COL", help="Column of the arm.")
 @click.option("--example", default="example", show_default=True, metavar="COL", help="Column of the example id.")
@@ -63,7 +67,9 @@ def select(
     file: Path,
     form: str,
     filter: str | None,
+    tasks: str | None,
     costs: Path | None,
+    price: str | None,
     cost: str | None,
     arm: str,
     example: str,
@@ -82,13 +88,16 @@ def select(
 ) -> None:
     """Replay policies on the scores in FILE: what each would have recommended, for how much, and when it stops.
 
-    FILE is long (a row per arm and example) or wide (a row per arm): .parquet, .csv, .csv.gz, .jsonl or .jsonl.gz.
+    FILE is long (a row per arm and example) or wide (a row per arm): .parquet, .csv, .csv.gz, .jsonl or .jsonl.gz. With --format lm-eval it
+    is a folder with one subfolder of logs per model.
     """
     suffix = None if out is None else check_out(out, WRITERS, "a comparison")
     if suffix in PICTURES:
         import_optional("matplotlib.figure", extra="plot", purpose="the picture")
     if costs is not None and cost is not None:
         raise ParameterError("--costs (prices by arm) and --cost (a column of costs by cell) exclude each other; give one of them")
+    if price is not None and costs is None:
+        raise ParameterError("--price names a column of the table --costs; give that too")
 
     from .compare import compare
     from .policy_names import check_policy
@@ -97,15 +106,23 @@ def select(
 
     check_budget(budget)
     names = [check_policy(name.strip()) for name in policy.split(",") if name.strip()]
+    again = next((name for name in names if names.count(name) > 1), None)
+    if again is not None:
+        raise ParameterError(f"--policy names {again!r} {names.count(again)} times; give each policy once")
     report(f"reading {shorten(file, 80)}")
-    prices: Any = cost if costs is None else read_prices(costs, arm)
+    prices: Any = cost if costs is None else read_prices(costs, arm, price)
     columns: dict[str, Any] = {"arm": arm, "example": example, "score": score, "cost": prices, "score_range": score_range}
-    if form == "lm-eval":
-        responses = read_samples(file, filter=filter, **columns)
-    elif filter is not None:
-        raise ParameterError("--filter is for --format lm-eval")
-    else:
-        responses = ResponseMatrix.read(file, **columns)
+    try:
+        if form == "lm-eval":
+            responses = read_samples(file, filter=filter, tasks=tasks, **columns)
+        elif filter is not None or tasks is not None:
+            raise ParameterError(f"--{'tasks' if filter is None else 'filter'} is for --format lm-eval")
+        else:
+            responses = ResponseMatrix.read(file, **columns)
+    except ResponseError as error:
+        if costs is None or "cost has no entry" not in str(error):
+            raise
+        raise ResponseError(f"{str(error).replace('cost has no entry', f'{costs} has no price')}; it has {_some(prices)}") from None
     report(describe_matrix(responses))
     result = compare(
         responses, names, budget=budget, strict=strict, n_runs=runs, n_jobs=jobs, random_state=seed, progress=not report.quiet,
@@ -120,24 +137,48 @@ def select(
         click.echo(describe_comparison(result))
 
 
-def read_prices(path: Path, arm: str) -> dict[Any, Any]:
-    """Price per example by arm from a table: the arm in the column `arm` (else the first), the price in "cost" (else the other one)."""
-    from ._tables import read_table
+def read_prices(path: Path, arm: str, price: str | None = None) -> dict[Any, Any]:
+    """Price per example by arm: the arm in the column `arm` (else the first), the price in `price` (else "cost", else the only other)."""
+    from ._tables import naming_file, numbers, read_table
 
     frame = read_table(path, (arm,))
+    if frame.index.dtype.kind not in "iu":  # names in the first column, which has no name of its own
+        frame = frame.reset_index()
     columns = list(frame.columns)
     key = arm if arm in columns else columns[0] if columns else None
     others = [name for name in columns if name != key]
-    value = "cost" if "cost" in others else others[0] if len(others) == 1 else None
+    value = price if price is not None else "cost" if "cost" in others else others[0] if len(others) == 1 else None
+    listed = ", ".join(map(repr, columns)) or "none"
+    if price is not None and price not in others:
+        raise ResponseError(f"{path}: there is no column of prices {price!r} (--price) beside the arms; the columns are {listed}")
     if key is None or value is None:
         raise ResponseError(
-            f"{path}: a table of prices needs a column of arms ({arm!r}) and a column 'cost' (price per example); its columns are "
-            f"{', '.join(map(repr, columns)) or 'none'}"
+            f"{path}: a table of prices needs a column of arms ({arm!r}) and a column 'cost' (price per example, or name it with --price); "
+            f"its columns are {listed}. Prices per million tokens become prices per example with lrgittins.arm_costs in Python"
         )
     twice = frame[key][frame[key].duplicated()]
     if len(twice):
-        raise ResponseError(f"{path}: {len(twice)} arms have more than one row, first {twice.iloc[0]!r}; keep one price for each")
-    return dict(zip(frame[key].tolist(), frame[value].tolist(), strict=True))
+        again = "1 arm has" if len(twice) == 1 else f"{len(twice)} arms have"
+        raise ResponseError(f"{path}: {again} more than one row, first {twice.iloc[0]!r}; keep one price for each")
+    try:
+        prices = numbers(frame[value], f"column {value!r}").tolist()
+    except ResponseError as error:
+        raise naming_file(path, error) from None
+    bad = [f"{name!r} ({cost:g})" for name, cost in zip(frame[key].tolist(), prices, strict=True) if not cost >= 0.0 or math.isinf(cost)]
+    if bad:
+        raise ResponseError(
+            f"{path}: column {value!r}: {_listed(bad)} without a usable price; a price is a number of at least 0, and a missing one "
+            "is not 0: fill it in, or leave the arm out of both files"
+        )
+    return dict(zip(frame[key].tolist(), prices, strict=True))
+
+
+def _listed(items: list[str]) -> str:
+    return ", ".join(items[:5]) + (f" and {len(items) - 5} more" if len(items) > 5 else "")
+
+
+def _some(prices: dict[Any, Any]) -> str:
+    return f"prices for {_listed([repr(name) for name in prices])}" if prices else "no rows"
 
 
 def describe_matrix(responses: ResponseMatrix) -> str:

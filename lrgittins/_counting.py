@@ -49,6 +49,10 @@ class Options:
         )
 
 
+class WordsAmongNumbers(Exception):
+    """A winner column of a text file read as numbers so far holds a word: its rows are to be read again, all of them as words."""
+
+
 @dataclass(frozen=True)
 class CountedBlock:
     """What a counter has taken in, without its own code: to be sent to another process and absorbed there by another counter."""
@@ -68,13 +72,19 @@ class VoteCounter:
     """
 
     def __init__(
-        self, options: Options, columns: Mapping[str, str | None], *, from_text: bool = False, numbers_may_name: bool = True
+        self,
+        options: Options,
+        columns: Mapping[str, str | None],
+        *,
+        from_text: bool = False,
+        numbers_may_name: bool = True,
+        winner_is_words: bool = False,
     ) -> None:
         self._options = options
         self._numbers_may_name = numbers_may_name
         self._column = dict(columns)
         self._from_text = from_text
-        self._winner_is_number: bool | None = None
+        self._winner_is_number: bool | None = False if winner_is_words else None
         self._tasks = LabelIndex("task")
         self._models = LabelIndex("model", options.aliases)
         self._clusters = LabelIndex("cluster") if columns.get("cluster") is not None else None
@@ -241,10 +251,7 @@ class VoteCounter:
         if self._winner_is_number is None:
             self._winner_is_number = is_number
         elif self._winner_is_number != is_number:
-            raise ComparisonError(
-                f"column {name!r} mixes numbers and words: the rows before row {self.n_rows - len(model_a)} hold only numbers, later rows "
-                "hold words; write every verdict in one way"
-            )
+            raise WordsAmongNumbers
         return verdicts if verdicts is not None else _winners.decode_winners(column, name, model_a, model_b, self._models)
 
     def _read_counts(self, batch: Mapping[str, Any], mark: Any) -> IntArray | None:
@@ -358,8 +365,8 @@ class VoteCounter:
                 common = finding.values.most_common(SHOWN)
                 what = " - " + ", ".join(f"{value} ({n} rows)" if n != 1 else f"{value} (1 row)" for value, n in common)
             first = ", ".join(f"{row}{shown}" for row, shown in finding.first)
-            rows = "1 row" if finding.rows == 1 else f"{finding.rows} rows"
-            lines.append(f"column {column!r}: {rows} {fault.text}{what}; first at (rows from 0) {first}{more}; {fault.remedy}")
+            said = fault.said_of(finding.rows)
+            lines.append(f"column {column!r}: {said}{what}; first at (rows from 0) {first}{more}; {fault.remedy}")
         return lines[0] if len(lines) == 1 else f"{len(lines)} problems in {self.n_rows} rows:\n" + "\n".join(f"- {line}" for line in lines)
 
     def _what_was_dropped(self) -> str:

@@ -93,8 +93,9 @@ class ScoreEstimator:
 
         Returns
         -------
-        DataFrame with columns task, k_gap (score of place k less that of place k + 1; NaN when k is the number of
-        models) and n_within (models whose score is within `within`, in natural-log units, of the middle of the cut).
+        DataFrame
+            Columns task, k_gap (score of place k less that of place k + 1; NaN when k is the number of
+            models) and n_within (models whose score is within `within`, in natural-log units, of the middle of the cut).
         """
         scores = self._fitted()
         k = check_int(k, "k", low=1, high=scores.shape[1])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from . import _winners
 
+_SINGULAR = {"have": "has", "compare": "compares", "hold": "holds", "are": "is"}
 SHOWN = 5  # offending rows and values named in a message
 
 
@@ -19,8 +20,16 @@ class Fault:
     remedy: str
     always: bool = False  # an error even under on_invalid="drop"
 
+    def said_of(self, rows: int) -> str:
+        """``1 row has no task``, ``2 rows have no task``."""
+        if rows != 1:
+            return f"{rows} rows {self.text}"
+        verb, _, rest = self.text.partition(" ")
+        return f"1 row {_SINGULAR[verb]} {rest}"
+
 
 _DROP = 'mend them, or drop such rows with on_invalid="drop"'
+_PREFERENCES = f"numbers are preferences for model_a, from 0 (model_b won) to 1 (model_a won): recode 1 and 2, or 1 and -1; {_DROP}"
 FAULTS = {
     "missing task": Fault("task", "have no task", _DROP),
     "missing model_a": Fault("model_a", "have no model name", _DROP),
@@ -33,7 +42,7 @@ FAULTS = {
         "have a label that is both a keyword and a model of that row",
         "write model_a or model_b, or rename the model (aliases=)",
     ),
-    "winner out of range": Fault("winner", "hold a number outside [0, 1]", f"numbers are preferences for model_a; {_DROP}"),
+    "winner out of range": Fault("winner", "hold a number outside [0, 1]", _PREFERENCES),
     "invalid count": Fault("count", "are not non-negative integers (up to 2**53)", f"counts are frequencies; {_DROP}"),
     "missing id": Fault("id", "have no id", _DROP),
     "missing cluster": Fault("cluster", "have no cluster", _DROP),

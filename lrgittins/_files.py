@@ -16,7 +16,10 @@ def write_atomically(path: str | os.PathLike[str], content: bytes, *, flush_fold
     target = Path(path)
     temporary = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    handle = os.open(temporary, flags, 0o666)  # the system applies the umask; reading it would mean setting it, for every thread
+    try:
+        handle = os.open(temporary, flags, 0o666)  # the system applies the umask; reading it would mean setting it, for every thread
+    except OSError as error:  # about the folder: say the file that was asked for, not the one beside it
+        raise OSError(error.errno, error.strerror, str(target)) from None
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)

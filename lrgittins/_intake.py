@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,6 +23,12 @@ FILE_ROWS = 1 << 16
 _PAGE_BUFFER = 1 << 20  # bytes of a column read at once: a file of one huge row group is streamed too
 _DICTIONARY_ROLES = ("task", "model_a", "model_b", "winner")  # few distinct values, many rows; ids and clusters are not like that
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
+_IN_WORKBOOKS = (b"[Content_Types].xml", b"xl/", b"_rels/")  # names of the first members of an .xlsx
+_OTHER_FORMATS = {
+    (".xlsx", ".xls", ".xlsm", ".ods"): "save a sheet as CSV from the spreadsheet",
+    (".json", ".json.gz"): "one JSON object a line belongs in a .jsonl file (a list of objects: pandas.read_json(path), then from_frame)",
+    (".tsv", ".tab", ".txt"): 'name it .csv if commas separate (tabs: pandas.read_csv(path, sep="\\t", dtype=str), then from_frame)',
+}
 _ACCEPTED = "a pandas, polars or Arrow table, anything with __arrow_c_stream__ or to_pandas(), a structured array, or a dict of columns"
 
 Batch = dict[str, Any]
@@ -169,16 +176,39 @@ def slices(columns: Batch, rows: int = FRAME_ROWS) -> Iterator[Batch]:
         yield {role: slice_column(column, start, start + rows) for role, column in columns.items()}
 
 
+def as_path(path: Any) -> Path:
+    """A path as it was given; refuses what is none, such as a frame."""
+    if isinstance(path, (str, os.PathLike)):
+        return Path(path)
+    raise ComparisonError(f"read takes the path of a file, got {type(path).__name__}; tables in memory go to from_frame")
+
+
+def naming(path: Path, error: Exception) -> ComparisonError:
+    """The error with the file it is about, unless it says so itself."""
+    text = str(error)
+    if str(path) in text:
+        return ComparisonError(text)
+    return ComparisonError(f"{path}: {text}")
+
+
+def not_utf8(path: Path, error: UnicodeDecodeError) -> str:
+    return (
+        f"{path}: is not UTF-8 text (byte {error.object[error.start]:#04x}: {error.reason}); save it as UTF-8, or read it with "
+        'pandas.read_csv(path, encoding="latin-1") and from_frame'
+    )
+
+
 def file_kind(path: Path) -> str:
     """Which of `SUFFIXES` a path has; refuses others, missing files and files that are not what the suffix says."""
     name = path.name.lower()
     kind = next((suffix for suffix in sorted(SUFFIXES, key=len, reverse=True) if name.endswith(suffix)), None)
-    if kind is None:
-        raise ComparisonError(f"{path}: cannot tell the format from the name; expected one of {', '.join(SUFFIXES)}")
     if not path.exists():
         raise ComparisonError(f"{path}: there is no such file")
     if path.is_dir():
         raise ComparisonError(f"{path}: is a folder, not a file")
+    if kind is None:
+        hint = next((f"; {said}" for suffixes, said in _OTHER_FORMATS.items() if name.endswith(suffixes)), "")
+        raise ComparisonError(f"{path}: cannot tell the format from the name; expected one of {', '.join(SUFFIXES)}{hint}")
     try:
         with path.open("rb") as file:
             head = file.read(512)
@@ -189,7 +219,8 @@ def file_kind(path: Path) -> str:
     looks = _looks_like(head)
     expected = "parquet" if kind == ".parquet" else "gzip" if kind.endswith(".gz") else "text"
     if looks != expected:
-        raise ComparisonError(f"{path}: the name says {kind}, but the content looks like {looks}; rename it, or export it again")
+        remedy = "save it as CSV from the spreadsheet" if "Excel" in looks else "rename it, or export it again"
+        raise ComparisonError(f"{path}: the name says {kind}, but the content looks like {looks}; {remedy}")
     return kind
 
 
@@ -198,8 +229,10 @@ def _looks_like(head: bytes) -> str:
         return "parquet"
     if head.startswith(b"\x1f\x8b"):
         return "gzip"
+    if head.startswith(b"\xd0\xcf\x11\xe0") or (head.startswith(b"PK\x03\x04") and any(part in head for part in _IN_WORKBOOKS)):
+        return "an Excel workbook"
     if head.startswith((b"PK\x03\x04", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")):
-        return "another kind of archive (zip, xlsx, bz2, xz or zstd)"
+        return "another kind of archive (zip or Excel workbook, bz2, xz or zstd)"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "UTF-16 text (save it as UTF-8)"
     if b"\x00" in head:
@@ -221,10 +254,7 @@ def read_batches(path: Path, wanted: Mapping[str, str | None], rows: int = FILE_
     try:
         yield from reader(path, names, rows)
     except UnicodeDecodeError as error:
-        raise ComparisonError(
-            f"{path}: is not UTF-8 text (byte {error.object[error.start]:#04x}: {error.reason}); save it as UTF-8, or read it with "
-            'pandas.read_csv(path, encoding="latin-1") and Comparisons.from_frame'
-        ) from error
+        raise ComparisonError(not_utf8(path, error)) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ComparisonError(f"{path}: the gzip data are damaged or cut off ({error})") from error
     except OSError as error:
@@ -282,7 +312,8 @@ def _check_header(header: list[str], path: Path, names: Mapping[str, str]) -> No
     try:
         check_columns(names, header)
     except ComparisonError as error:
-        raise ComparisonError(f"{path}: {error}") from None
+        first = "; the first line must be the header" if path.suffix != ".parquet" and 2 * len(missing) > len(names) else ""
+        raise ComparisonError(f"{path}: {error}{first}") from None
 
 
 class RefusingNul:

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from ._intake import RefusingNul, file_kind
+from ._intake import RefusingNul, as_path, file_kind, naming, not_utf8
 from ._optional import import_optional
 from .errors import ComparisonError, ResponseError
 
@@ -52,8 +52,8 @@ def read_table(path: str | Path, labels: Iterable[str] = (), *, as_text: bool = 
 
     With `as_text` every CSV field is the text that is written: "007" and "NA" are names, and an empty field is empty text.
     """
-    file = Path(path)
     try:
+        file = as_path(path)
         kind = file_kind(file)
     except ComparisonError as error:
         raise ResponseError(str(error)) from error.__cause__
@@ -70,12 +70,23 @@ def read_table(path: str | Path, labels: Iterable[str] = (), *, as_text: bool = 
         raise
     except ComparisonError as error:
         raise ResponseError(str(error)) from None
+    except UnicodeDecodeError as error:
+        raise ResponseError(not_utf8(file, error)) from error
+    except pd.errors.ParserError as error:
+        raise ResponseError(
+            f"{file}: is not valid CSV ({str(error).strip()}); check for unquoted commas, open quotes, or a file that is cut off"
+        ) from error
     except (ValueError, OSError, EOFError, zlib.error, UnicodeError) as error:
         raise ResponseError(f"{file}: cannot be read as {kind} ({error})") from error
     except Exception as error:  # pyarrow's own errors share no base with the above
         if type(error).__module__.split(".")[0] == "pyarrow":
             raise ResponseError(f"{file}: cannot be read as {kind} ({error})") from error
         raise
+
+
+def naming_file(path: str | Path, error: ResponseError) -> ResponseError:
+    """The error with the file it is about, unless it says so itself."""
+    return ResponseError(str(naming(Path(path), error)))
 
 
 def _open_text(file: Path, kind: str) -> IO[str]:
@@ -92,6 +103,7 @@ def _read_csv(file: Path, kind: str, labels: Iterable[str], *, as_text: bool) ->
         raise ResponseError(f"{file}: the header line is not valid CSV ({error})") from error
     if header is None:
         raise ResponseError(f"{file}: the file has no header line")
+    written, header = header, [name.strip() for name in header]
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
         raise ResponseError(f"{file}: column {twice[0]!r} appears {header.count(twice[0])} times in the header; keep one of that name")
@@ -103,18 +115,23 @@ def _read_csv(file: Path, kind: str, labels: Iterable[str], *, as_text: bool) ->
             )
     # Names and ids as text first: "007" and "1.10" are names, and must not come back as 7 and 1.1.
     keep = [column for column in header if column in set(labels)] or header[:1]
+    kept = {name: "object" for name, column in zip(written, header, strict=True) if column in keep}
     with _open_text(file, kind) as stream:
         source: Any = RefusingNul(stream, file)
         if as_text:
             frame = pd.read_csv(source, dtype=object, na_filter=False, keep_default_na=False)
         else:
-            frame = pd.read_csv(source, dtype=dict.fromkeys(keep, "object"), keep_default_na=True)
+            frame = pd.read_csv(source, dtype=kept, keep_default_na=True)
     if not isinstance(frame.index, pd.RangeIndex) or frame.shape[1] != len(header):
         # pandas would take the first fields for row names, and every column for its neighbour.
         raise ResponseError(f"{file}: the rows have more fields than the header, which has {len(header)}")
-    for column in [] if as_text else frame.columns[[name in keep for name in header]]:
+    frame.columns = pd.Index([name or given for name, given in zip(header, frame.columns, strict=True)])
+    if as_text:
+        return frame
+    for column in frame.columns[[name in keep for name in header]]:
         frame[column] = _integers_if_plain(frame[column])
-    return frame
+    # A first column without a name is the index that pandas wrote: names of rows, never scores.
+    return frame.set_index(frame.columns[0]).rename_axis(None) if header[0] == "" and len(header) > 1 else frame
 
 
 def _read_jsonl(stream: Iterable[str]) -> pd.DataFrame:
@@ -140,6 +157,14 @@ def _integers_if_plain(column: pd.Series) -> pd.Series:
     return column
 
 
+def _is_written_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return isinstance(value, str)
+
+
 def numbers(column: Any, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Float64 values, NaN where missing; text and other things that are no numbers are refused, never parsed."""
     series = column if isinstance(column, pd.Series) else pd.Series(column)
@@ -151,8 +176,12 @@ def numbers(column: Any, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     bad = [(row, v) for row, v in enumerate(values) if not (v is None or v is pd.NA or isinstance(v, (bool, int, float, np.number)))]
     bad = [(row, v) for row, v in bad if not (isinstance(v, float) and np.isnan(v))]
     if bad:
-        first = ", ".join(f"{v!r} (row {row})" for row, v in bad[:3])
-        raise ResponseError(f"{what} must be numbers; {len(bad)} values are not: {first}; convert the column first")
+        # One word makes a CSV column text throughout: the word is the fault, not the numbers beside it.
+        words = [(row, v) for row, v in bad if not _is_written_number(v)]
+        odd = words or bad
+        first = ", ".join(f"{v!r} (row {row})" for row, v in odd[:3]) + (", ..." if len(odd) > 3 else "")
+        said = "1 value is not" if len(odd) == 1 else f"{len(odd)} values are not"
+        raise ResponseError(f"{what} must be numbers; {said}: {first}; {'mend it' if words else 'they are text: convert the column'} first")
     try:
         return np.array([np.nan if v is None or v is pd.NA else float(v) for v in values], dtype=np.float64)
     except OverflowError:

@@ -121,7 +121,8 @@ class Leaderboard:
 
         Returns
         -------
-        The Axes drawn on; without `task` (and more than one task) an array of Axes.
+        Axes or ndarray of Axes
+            What was drawn on; an array without `task`, where there is more than one.
         """
         from .plotting import plot_ranks
 

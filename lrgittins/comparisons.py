@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 
 from . import _counts_io, _intake
-from ._counting import Options, VoteCounter
+from ._counting import Options, VoteCounter, WordsAmongNumbers
 from ._labels import as_column, near_duplicates, warn_of_near_duplicates
 from ._settling import merge, settle
 from ._validation import check_choice
@@ -172,9 +172,13 @@ class Comparisons:
         """
         names = _names(task, model_a, model_b, winner, count, id, cluster)
         options = Options.checked(ties, both_bad, on_invalid, aliases, tasks, models)
-        file = Path(path)
-        is_text = ".csv" in file.name.lower()
-        return cls._count(_intake.read_batches(file, names), names, options, from_text=is_text)
+        file = _intake.as_path(path)
+        try:
+            if ".csv" in file.name.lower():
+                return cls._count_text(lambda: _intake.read_batches(file, names), names, options)
+            return cls._count(_intake.read_batches(file, names), names, options)
+        except ComparisonError as error:
+            raise _intake.naming(file, error) from error.__cause__
 
     @classmethod
     def from_dask(
@@ -231,12 +235,27 @@ class Comparisons:
         names: Mapping[str, str | None],
         options: Options,
         *,
-        from_text: bool = False,
         numbers_may_name: bool = True,
     ) -> Comparisons:
-        counter = VoteCounter(options, names, from_text=from_text, numbers_may_name=numbers_may_name)
+        counter = VoteCounter(options, names, numbers_may_name=numbers_may_name)
         for batch in batches:
             counter.add(batch)
+        return cls(counter.finish(), ties=options.ties, both_bad=options.both_bad)
+
+    @classmethod
+    def _count_text(
+        cls, batches: Callable[[], Iterable[Mapping[str, Any]]], names: Mapping[str, str | None], options: Options
+    ) -> Comparisons:
+        """Count votes of a text file. A winner column is numbers only if all of it is, which the first batches cannot know: where a later
+        one holds words, the whole is read again, so that the answer does not hang on the size of the batches."""
+        for winner_is_words in (False, True):
+            counter = VoteCounter(options, names, from_text=True, winner_is_words=winner_is_words)
+            try:
+                for batch in batches():
+                    counter.add(batch)
+            except WordsAmongNumbers:
+                continue
+            break
         return cls(counter.finish(), ties=options.ties, both_bad=options.both_bad)
 
     def __add__(self, other: object) -> Comparisons:

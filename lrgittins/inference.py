@@ -195,7 +195,8 @@ class GapInference:
 
         Returns
         -------
-        DataFrame with columns task, model, versus, estimate, std_error. Without `model` every pair appears once.
+        DataFrame
+            Columns task, model, versus, estimate, std_error. Without `model` every pair appears once.
 
         Raises
         ------
@@ -249,10 +250,11 @@ class GapInference:
 
         Returns
         -------
-        DataFrame with columns fold, task, model_a, model_b, outcome (seen from model_a), cluster (only where clusters are
-        used: their codes), count, then influence_0, influence_1, ... in the order of `contrasts`: phi of one such comparison.
-        The squared standard error is the sum of count * (phi - mean)^2 over n^2 (Wald fits: without the mean). With several
-        splits a first column, split, tells them apart; the squared standard error is then the mean of theirs.
+        DataFrame
+            Columns fold, task, model_a, model_b, outcome (seen from model_a), cluster (only where clusters are
+            used: their codes), count, then influence_0, influence_1, ... in the order of `contrasts`: phi of one such comparison.
+            The squared standard error is the sum of count * (phi - mean)^2 over n^2 (Wald fits: without the mean). With several
+            splits a first column, split, tells them apart; the squared standard error is then the mean of theirs.
 
         Raises
         ------

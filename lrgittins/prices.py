@@ -89,6 +89,8 @@ def _column(frame: pd.DataFrame, given: str | None, usual: tuple[str, ...], argu
             raise ResponseError(f"the price table has no column {given!r} ({argument}=); its columns are {shown(frame.columns, 20)}")
         return given
     found = [name for name in usual if name in frame.columns]
+    if len(found) > 1 and argument != "model":  # a column of text (such as "prompt") is no price
+        found = [name for name in found if pd.api.types.is_numeric_dtype(frame[name].dtype)] or found
     if len(found) != 1:
         several = f"several columns fit ({shown(found)})" if found else f"none of the columns {shown(frame.columns, 20)} has a usual name"
         raise ResponseError(f"which column of the price table is the {argument.replace('_', ' ')}? {several}; say it with {argument}=")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ._tables import numbers, read_table, to_pandas
+from ._tables import naming_file, numbers, read_table, to_pandas
 from ._validation import check_choice
 from .errors import ParameterError, ResponseError
 from .policies.inputs import check_costs, check_labels, check_score_range, range_problem, shown
@@ -99,16 +100,20 @@ class ResponseMatrix:
         check_choice(layout, "layout", ("auto", "long", "wide"))
         frame = to_pandas(df, "a response matrix")
         if len(frame) == 0:
-            raise ResponseError("the frame has no rows; if a filter was applied, it left nothing")
+            raise ResponseError("there are no rows; if a filter was applied, it left nothing")
         present = [name for name in (example, score) if name in frame.columns]
         if layout == "long" or (layout == "auto" and present):
             return _from_long(frame, arm, example, score, cost, score_range)
-        return _from_wide(frame, arm, cost, score_range)
+        return _from_wide(frame, arm, example, score, cost, score_range)
 
     @classmethod
     def read(cls, path: str | Path, *, arm: str = "arm", example: str = "example", score: str = "score", **options: Any) -> ResponseMatrix:
-        """`from_frame` of a .parquet, .csv, .csv.gz, .jsonl or .jsonl.gz file."""
-        return cls.from_frame(read_table(path, (arm, example)), arm=arm, example=example, score=score, **options)
+        """`from_frame` of a .parquet, .csv, .csv.gz, .jsonl or .jsonl.gz file; errors name the file."""
+        frame = read_table(path, (arm, example))
+        try:
+            return cls.from_frame(frame, arm=arm, example=example, score=score, **options)
+        except ResponseError as error:
+            raise naming_file(path, error) from error.__cause__
 
     @property
     def n_arms(self) -> int:
@@ -224,7 +229,8 @@ def _build(scores: FloatArray, arms: tuple[Any, ...], examples: tuple[Any, ...],
         )
     empty = np.flatnonzero(missing.all(axis=1))
     if len(empty):
-        raise ResponseError(f"{len(empty)} arms have no score at all: {shown(arms[int(k)] for k in empty)}; leave them out")
+        have = "1 arm has" if len(empty) == 1 else f"{len(empty)} arms have"
+        raise ResponseError(f"{have} no score at all: {shown(arms[int(k)] for k in empty)}; leave them out")
     if (low, high) != (0.0, 1.0):
         scores = (scores - low) / (high - low)
     prices = None if cost is None else _costs(cost, arms, missing)
@@ -247,7 +253,7 @@ def _costs(cost: Any, arms: Sequence[Hashable], missing: NDArray[np.bool_]) -> F
         k = int(np.argwhere(bad)[0][0])
         raise ResponseError(
             f"cost of arm {arms[k]!r} is missing, negative or not finite in {int(bad[k].sum())} of its cells "
-            f"(first value {values[k][bad[k]][0]!r}; {int(bad.sum())} such cells in all); every scored cell needs a cost of at least 0"
+            f"(first value {float(values[k][bad[k]][0])!r}; {int(bad.sum())} in all); every scored cell needs a cost of at least 0"
         )
     first = values[np.arange(len(values)), (~missing).argmax(axis=1)]
     if (missing | (values == first[:, None])).all():
@@ -260,8 +266,12 @@ def _from_long(frame: pd.DataFrame, arm: str, example: str, score: str, cost: An
     wanted = {"arm": arm, "example": example, "score": score, **({"cost": cost_column} if cost_column is not None else {})}
     absent = [f"{name!r} ({role}=)" for role, name in wanted.items() if name not in frame.columns]
     if absent:
+        options = ", ".join(f"{role}=" for role, name in wanted.items() if name not in frame.columns)
+        others = [column for column in frame.columns if column != example]
+        turned = score not in others and len(others) > 1 and all(pd.api.types.is_numeric_dtype(frame[column].dtype) for column in others)
+        hint = " (if each column is an arm, transpose the table: a row per arm)" if turned and example in frame.columns else ""
         raise ResponseError(
-            f"missing columns {', '.join(absent)}; the columns are {shown(frame.columns, 30)}; name them with arm=, example=, score="
+            f"missing columns {', '.join(absent)}; the columns are {shown(frame.columns, 30)}; name them with {options}{hint}"
         )
     for name in wanted.values():
         if list(frame.columns).count(name) > 1:
@@ -279,9 +289,19 @@ def _from_long(frame: pd.DataFrame, arm: str, example: str, score: str, cost: An
     again = np.flatnonzero(np.diff(key[order]) == 0)
     if len(again):
         pairs = dict.fromkeys((arms[int(row[i])], examples[int(column[i])]) for i in order[again])
+        twice = frame.iloc[[order[again[0]], order[again[0] + 1]]]
+        differ = [name for name in frame.columns if list(frame.columns).count(name) == 1 and twice[name].astype(str).nunique() > 1]
+        told = f" (the first two differ in {shown(differ)})" if differ else ""
         raise ResponseError(
-            f"{len(again)} duplicate (arm, example) rows, first {shown(pairs, 3)}; one row per pair is needed: logs with several "
+            f"{len(again)} duplicate (arm, example) rows, first {shown(pairs, 3)}{told}; one row per pair is needed: logs with several "
             f"filters, metrics or repeats per example must be filtered to one of them (or averaged) first"
+        )
+    if shape[0] > 1 and len(key) > shape[0] and np.bincount(column).max() == 1:
+        warnings.warn(
+            f"no value of {example!r} is shared by two arms, so arms are compared on different examples: is it an id of the example, "
+            "or of the row?",
+            UserWarning,
+            stacklevel=3,
         )
     scores = np.full(shape, np.nan)
     scores[row, column] = numbers(frame[score], f"column {score!r}")
@@ -314,7 +334,7 @@ def _codes(column: pd.Series, name: str) -> tuple[NDArray[np.int64], list[Any]]:
     return place[codes], [labels[i] for i in order]
 
 
-def _from_wide(frame: pd.DataFrame, arm: str, cost: Any, score_range: Any) -> ResponseMatrix:
+def _from_wide(frame: pd.DataFrame, arm: str, example: str, score: str, cost: Any, score_range: Any) -> ResponseMatrix:
     if isinstance(cost, str):
         raise ResponseError(f"cost={cost!r} names a column of a long frame; this one is wide: give prices by arm, or an array by cell")
     text = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name].dtype)] if frame.columns.is_unique else []
@@ -329,8 +349,8 @@ def _from_wide(frame: pd.DataFrame, arm: str, cost: Any, score_range: Any) -> Re
     odd = [name for name in text if name in frame.columns]
     if odd:
         raise ResponseError(
-            f"the frame is neither long (columns arm=, example=, score=) nor wide (numbers only): columns {shown(odd)} are not numeric; "
-            f"its columns are {shown(frame.columns, 10)}"
+            f"the table is neither long (columns {arm!r}, {example!r} and {score!r}; name yours with arm=, example=, score=) nor wide "
+            f"(a row per arm, numbers only): columns {shown(odd)} are not numeric; its columns are {shown(frame.columns, 10)}"
         )
     if frame.shape[1] == 0:
         raise ResponseError("the wide frame has no column of scores")

@@ -58,7 +58,8 @@ def elo(scores: Any, *, center: float = ELO_CENTER) -> Any:
 
     Returns
     -------
-    What was given, a new one (sequences become arrays).
+    float, ndarray, Series or DataFrame
+        Of the kind that was given, a new one; sequences become arrays.
 
     Raises
     ------

@@ -236,14 +236,14 @@ def test_names_in_csv_files_are_what_is_written(tmp_path):
     assert list(votes.models) == ["007", "7", "NA"] and votes.n == 2 and votes.n_dropped == 2
     assert votes.summary().attrs["n_clusters"] == 2
     path.write_text("generator_1,generator_2,preference\na,b,m\n")
-    with pytest.raises(lg.ComparisonError, match="must be numbers; 1 values are not: 'm'"):
+    with pytest.raises(lg.ComparisonError, match="must be numbers; 1 value is not: 'm'"):
         adapters.from_alpaca_eval(path)
 
 
 def test_empty_fields_of_csv_files_are_missing(tmp_path):
     path = tmp_path / "arena.csv"
     path.write_text("model_a,model_b,winner\na,,model_a\na,b,\na,b,model_a\n")
-    with pytest.raises(lg.ComparisonError, match="have no model name"):
+    with pytest.raises(lg.ComparisonError, match="has no model name"):
         adapters.from_lmarena(path)
     assert adapters.from_lmarena(path, on_invalid="drop").n == 1
 

@@ -55,6 +55,13 @@ FRESH_PROCESSES = {"FirstCall", "FirstCallSeconds"}
 SECONDS_EACH = {"BoardFromCounts", "ParametricBoard", "RepeatedCrossFit"}
 
 
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """asv's working folder, and only the smallest of the files that are written there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LRGITTINS_BENCH_MAX_ROWS", "100000")
+
+
 def load_benchmarks() -> ModuleType:
     """The package under a name of its own, without the environment variables that it sets."""
     if PACKAGE not in sys.modules:
@@ -105,6 +112,8 @@ def all_kinds(kind: type) -> Iterator[tuple[Any, ...]]:
 def run_all(kind: type, parameters: tuple[Any, ...], *, memory: bool) -> dict[str, Any]:
     """Every benchmark of a class once; what they returned. Without `memory`, none that repeats the work of a timed one."""
     benchmark, names = kind(), benchmark_methods(kind)
+    if hasattr(benchmark, "setup_cache"):
+        benchmark.setup_cache()  # writes to the working folder
     if not memory:
         names = [name for name in names if name.replace("peakmem_", "time_", 1) not in names or not name.startswith("peakmem_")]
     if hasattr(benchmark, "setup"):
@@ -132,6 +141,7 @@ def test_every_module_is_listed() -> None:
     assert found == set(MODULES)
 
 
+@pytest.mark.usefixtures("own_folder")
 @pytest.mark.parametrize("module", MODULES)
 def test_every_class_runs_at_its_smallest_size(module: str) -> None:
     classes = benchmark_classes(module)
@@ -167,6 +177,7 @@ def test_large_intakes_are_left_out_when_asked(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("own_folder")
 @pytest.mark.parametrize("module", MODULES)
 def test_every_class_runs_with_every_method(module: str) -> None:
     """Families, methods, policies, formats; memory; and the benchmarks that are plain functions."""

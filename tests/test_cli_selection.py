@@ -86,7 +86,7 @@ def test_cell_costs_come_from_a_column(tmp_path: Path) -> None:
 
 def test_select_refuses_bad_input_with_one_message(file: Path, costs: Path, tmp_path: Path) -> None:
     refused(select(file, "--policy", "gitins"), "unknown policy 'gitins'", "did you mean 'gittins'")
-    refused(select(file, "--policy", ","), "policies is empty")
+    refused(select(file, "--policy", ","), "--policy is empty")
     refused(select(file, "--budget", 10), "budget")
     refused(select(file, "--out", tmp_path / "x.foo"), ".csv")
     refused(select(file, "--out", tmp_path / "no" / "x.csv"), "does not exist")

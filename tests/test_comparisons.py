@@ -118,7 +118,7 @@ def test_drops_are_counted_per_task_and_lost_tasks_are_listed() -> None:
 
 @pytest.mark.parametrize("bad", [-1, 1.5, np.nan, None, np.inf, 2.0**60])
 def test_bad_counts_are_refused(bad: object) -> None:
-    with pytest.raises(ComparisonError, match=r"column 'count': 1 row are not|column 'count': 1 row"):
+    with pytest.raises(ComparisonError, match=r"column 'count': 1 row is not|column 'count': 1 row"):
         Comparisons.from_arrays(None, ["A", "A"], ["B", "B"], ["tie", "tie"], count=[1, bad])
     assert Comparisons.from_arrays(None, ["A", "A"], ["B", "B"], ["tie", "tie"], count=[1, bad], on_invalid="drop").n == 1
 
@@ -180,7 +180,7 @@ def test_duplicate_ids_count_once_and_contradictions_raise() -> None:  # case A2
     assert comparisons._table.cluster is None
     with pytest.raises(ComparisonError, match=r"1 ids have contradictory votes.*'v1'"):
         Comparisons.from_frame({**rows, "id": ["v1", "v2", "v1"]}, id="id")
-    with pytest.raises(ComparisonError, match="column 'id': 1 row have no id"):
+    with pytest.raises(ComparisonError, match="column 'id': 1 row has no id"):
         Comparisons.from_frame({**rows, "id": ["v1", None, "v2"]}, id="id")
 
 

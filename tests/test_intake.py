@@ -76,13 +76,25 @@ def test_numbers_as_text_are_read_only_where_the_column_is_numbers_throughout(tm
     with pytest.raises(ComparisonError, match="both a keyword and a model"):
         read_text(tmp_path, HEADER + "t,1,0,1\n")
     assert read_text(tmp_path, HEADER + "t,4,7,4\n").counts["wins"].tolist() == [1]
-    monkeypatch.setattr(_intake.read_batches, "__defaults__", (1,))
-    with pytest.raises(ComparisonError, match="mixes numbers and words"):
+
+
+@pytest.mark.parametrize("batch", [1, 2, 1000])
+def test_how_a_text_file_is_cut_never_changes_what_it_says(tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers first, words later: a winner column is numbers only if all of it is, whichever rows come in one batch."""
+    monkeypatch.setattr(_intake.read_batches, "__defaults__", (batch,))
+    votes = read_text(tmp_path, HEADER + "1,17,3,17\n1,3,17,17\nt,gpt,17,gpt\nt,3,gpt,3\nt,3,gpt,tie\n")
+    assert list(votes.models) == ["17", "3", "gpt"] and list(votes.tasks) == ["1", "t"]
+    assert votes.counts[["model_a", "model_b", "wins", "losses", "ties"]].to_numpy().tolist() == [
+        ["17", "3", 2, 0, 0], ["17", "gpt", 0, 1, 0], ["3", "gpt", 1, 0, 1]]  # fmt: skip
+    with pytest.raises(ComparisonError, match=r"votes\.csv: column 'winner': 1 row has an unknown label - '1' \(1 row\)"):
         read_text(tmp_path, HEADER + "t,A,B,1\nt,A,B,tie\n")
+    dropped = read_text(tmp_path, HEADER + "t,A,B,1\nt,A,B,0.5\nt,A,B,tie\n", on_invalid="drop")
+    assert (dropped.n, dropped.n_dropped) == (1, 2) and dropped.counts["ties"].tolist() == [1]
+    assert read_text(tmp_path, HEADER + "t,A,B,1\nt,A,B,\nt,A,B,0.5\n", on_invalid="drop").counts["wins"].tolist() == [1]
 
 
 def test_missing_fields_are_missing_names(tmp_path: Path) -> None:
-    with pytest.raises(ComparisonError, match="column 'model_b': 1 row have no model name.* 1;"):
+    with pytest.raises(ComparisonError, match="column 'model_b': 1 row has no model name.* 1;"):
         read_text(tmp_path, HEADER + "t,A,B,tie\nt,A,,tie\n")
     assert read_text(tmp_path, HEADER + "t,A,B,tie\nt,A,,tie\nt,A,B\n", on_invalid="drop").n_dropped == 2
     lines = [{"task": "t", "model_a": "A", "model_b": "B", "winner": "tie"}, {"task": "t", "model_a": "A", "winner": "tie"}]

@@ -175,6 +175,13 @@ def test_fits_a_phone(browser, board_file):
         assert wide  # tables and pictures scroll inside their own boxes
         font = browser.execute_script("return parseFloat(getComputedStyle(document.querySelector('.claim p')).fontSize)")
         assert font >= 14
+        # Of one task the name, rank and interval of a model are in sight; of all tasks the task is too.
+        ends = "return Array.from(document.querySelector('#board tbody tr').cells).map(e => e.getBoundingClientRect().right)"
+        task, rank, interval, model = browser.execute_script(ends)[:4]
+        assert task == 0 < rank < interval < model <= 375
+        select = pytest.importorskip("selenium.webdriver.support.select").Select(browser.find_element("id", "group"))
+        select.select_by_visible_text("all tasks")
+        assert 0 < browser.execute_script(ends)[0] < 375
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

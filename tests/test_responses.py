@@ -179,7 +179,7 @@ def test_unreadable_files(name: str, content: bytes | None, words: str, tmp_path
         ({"score": [1.0, 0.0, np.inf, 0.5, 1.0]}, "finite"),
         ({"score": [1.0, 0.0, 1.5, -0.5, 1.0]}, "score_range"),
         ({"score": ["1", "0", "1", "0", "1"]}, "5 values are not"),
-        ({"score": [1.0, np.nan, np.nan, 0.0, np.nan]}, "1 arms have no score at all: 'a'"),
+        ({"score": [1.0, np.nan, np.nan, 0.0, np.nan]}, "1 arm has no score at all: 'a'"),
         ({"arm": ["a", None, "a", "b", "b"]}, "'arm' is missing in 1 rows"),
         ({"example": [1, 2, None, 1, 2]}, "'example' is missing"),
         ({"arm": ["4", 4, "4", 4, "x"]}, "mixes types"),

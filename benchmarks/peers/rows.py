@@ -55,13 +55,13 @@ def task(frame: pd.DataFrame, fit: Fit, way: str, ridge: float = 0.0) -> Case:
     name, our_way = named("per-task fits", ridge)
 
     def fewer() -> Case:
-        return task(frame[frame["task"].isin(names[: len(names) // 5])].reset_index(drop=True), fit, way, ridge)
+        return task(frame[frame["task"].isin(names[: max(1, len(names) // 5)])].reset_index(drop=True), fit, way, ridge)
 
     return Case(
         "tasks", f"{name}, {len(names)} x {n_models_of(frame)} x {len(frame):,} votes", way, our_way,
         lambda: {name: fit(part) for name, part in frame.groupby("task")},
         lambda: ours.per_task(frame, ridge), ours.task_difference, "scores",
-        smaller=fewer if len(names) >= 5 else None,
+        smaller=fewer if len(names) > 1 else None,
     )  # fmt: skip
 
 

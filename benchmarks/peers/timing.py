@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-TICK = 0.2  # seconds between looks at what a run has used
+TICK, AGAIN = 0.2, 15.0  # seconds between looks at what a run has used; the same once it has been told to stop
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def deadline(seconds: float) -> Iterator[None]:
     """Raise `OverBudget` in the block after so much CPU time; where the system has no interval timers, at the block's end.
 
     The timer counts the clock's time and looks at the CPU time at every tick: one of CPU time makes `time.process_time` coarse. It goes on
-    after it has raised, for callbacks of C code lose exceptions.
+    after it has raised, for callbacks of C code lose exceptions, but slowly: freeing what a stopped run held may take seconds.
     """
     end = time.process_time() + seconds
     if math.isinf(seconds) or not hasattr(signal, "setitimer"):
@@ -70,6 +70,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
         def look(*_: object) -> None:
             if time.process_time() > end:
+                signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
                 raise OverBudget
 
         previous = signal.signal(signal.SIGALRM, look)

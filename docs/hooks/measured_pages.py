@@ -1,6 +1,6 @@
-"""MkDocs hook: the section "Measured" of the navigation, and numpydoc as its readers expect it.
+"""MkDocs hook: the sections "Measured" and "Studies" of the navigation, and numpydoc as its readers expect it.
 
-Measured: the pages of figures that exist. Studies come and go with the results that are stored, so they are found, not listed by hand.
+These sections: the pages of figures that exist. Studies come and go with the results that are stored: they are found, not listed by hand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def measured_pages(docs: Path) -> list[str]:
 
 
 def on_config(config: Any) -> Any:
-    config.nav.append({"Measured": measured_pages(Path(config.docs_dir))})
+    pages = measured_pages(Path(config.docs_dir))
+    studies = [name for name in pages if name.startswith("studies")]
+    config.nav += [{"Measured": [name for name in pages if name not in studies]}, {"Studies": studies}]
     return config
 
 
@@ -36,7 +38,19 @@ def on_page_content(html: str, **_: Any) -> str:
     The handler lists those one by one, each under the type and default of the first: they are put together again, without a default.
     """
     html = re.sub(r"\.\. (\[\d+\])", r"\1", html)
+    for name, value in marked_defaults().items():  # in signatures their value is wanted
+        html = re.sub(rf"\b{name}\b", value, html)
     return re.sub(f"(?:{_ITEM.pattern})+", lambda match: _listed(_ITEM.findall(match[0])), html, flags=re.DOTALL)
+
+
+@cache
+def marked_defaults() -> dict[str, str]:
+    """Constants like ``_MEAN = float("0.5")``, defaults that are told from an argument of the same value."""
+    found: dict[str, str] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for names, values in re.findall(r'^(_[A-Z_]+(?:, _[A-Z_]+)*) = (float\(".*"\))$', path.read_text(encoding="utf-8"), re.MULTILINE):
+            found |= dict(zip(names.split(", "), re.findall(r'float\("(.*?)"\)', values), strict=True))
+    return found
 
 
 @cache
@@ -55,8 +69,8 @@ def _listed(items: list[str]) -> str:
     while i < len(items):
         n = max((len(group) for group in groups if tuple(names[i : i + len(group)]) == group), default=1)
         item = items[i] if n == 1 else _together(items[i], tuple(names[i : i + n]))
-        # A parameter without a description needs no dash before it.
-        out += _DESCRIPTION.sub(lambda match: match[0] if match[1].strip() else "", item)
+        head, dash, text = item.partition("–")  # types are set as code already, and nothing needs no dash before it
+        out += _DESCRIPTION.sub(lambda match: match[0] if match[1].strip() else "", head.replace("`", "") + dash + text)
         i += n
     return out
 
@@ -65,7 +79,7 @@ def _together(item: str, names: tuple[str, ...]) -> str:
     """One entry for all names: under the type that the docstring gives them, not the annotation of the first."""
     own = re.search(r"\(<code>(.*?)</code>", item, re.DOTALL)
     shown = entities.unescape(re.sub("<[^>]+>", "", own[1])) if own else ""
-    kind = shown.replace("`", "") if shown in described_together()[names] else ""
+    kind = shown if shown in described_together()[names] else ""
     head = ", ".join(f"<b><code>{name}</code></b>" for name in names) + (f" (<code>{entities.escape(kind)}</code>)" if kind else "")
     start, end = item.index("<b>"), item.index("–")
     return f"{item[:start]}{head} {item[end:]}"

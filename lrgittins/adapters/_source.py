@@ -84,7 +84,7 @@ def make_votes(table: Any, *, from_text: bool, **arguments: Any) -> Comparisons:
     given = dict(bound.arguments)
     del given["df"]
     names = _names(*(given.pop(role) for role in _COLUMNS))
-    return Comparisons._count(frame_batches(table, names), names, Options.checked(**given), from_text=True)
+    return Comparisons._count_text(lambda: frame_batches(table, names), names, Options.checked(**given))
 
 
 def _read_json(path: Path, error: type[LRGittinsError]) -> list[Any]:

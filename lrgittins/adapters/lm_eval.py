@@ -62,16 +62,18 @@ def from_lm_eval_samples(
     """
     logs = _logs_of(source)
     wanted = None if tasks is None else {tasks} if isinstance(tasks, str) else set(tasks)
+    known = sorted({task for found in logs.values() for task, _, _ in found})
+    absent = sorted(map(repr, (wanted or set()) - set(known)))
+    if absent or (wanted is not None and not wanted):
+        raise ResponseError(
+            f"no samples of the tasks {', '.join(absent) or '[] (tasks= is empty)'}; the logs have {', '.join(map(repr, known))}"
+        )
     parts = [
         _prepare(frame, model, task, origin)
         for model, found in logs.items()
         for task, origin, frame in found
         if wanted is None or task in wanted
     ]
-    if not parts:
-        raise ResponseError(
-            f"no samples of the tasks {sorted(wanted or ())}; the logs have {sorted({t for f in logs.values() for t, _, _ in f})}"
-        )
     rows = pd.concat(parts, ignore_index=True)
     rows = _choose_filter(rows, filter)
     score = _choose_metric(rows, metric)

@@ -55,6 +55,7 @@
     const parts = document.querySelectorAll("[data-group]");
     const show = function () {
       const all = group.selectedOptions[0].hasAttribute("data-all");
+      document.body.classList.toggle("one-group", !all);
       for (const part of parts) {
         part.hidden = !all && part.dataset.group !== group.value;
       }
