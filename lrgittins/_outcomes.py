@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -89,6 +89,13 @@ class OutcomeTable:
         return OutcomeTable(
             self.n_tasks, self.n_models, self.task[keep], self.low[keep], self.high[keep], self.outcome[keep], count[keep], cluster
         )
+
+    def recounted(self, count: NDArray[np.int64]) -> OutcomeTable:
+        """The same groups with other counts (n_groups,), 0 allowed: nothing is sorted or left out, so a simulated table costs little."""
+        other = replace(self, count=count)
+        for name in ("cell_of_group", "_first_of_cell"):  # they depend on the groups only
+            other.__dict__[name] = getattr(self, name)
+        return other
 
     @cached_property
     def _first_of_cell(self) -> IntArray:

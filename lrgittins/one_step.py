@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,24 +98,21 @@ def cross_fit(
     return _combine(table, run_blocks(_fit_fold, blocks, n_jobs, names), seen, n_models)
 
 
-def full_data_step(table: OutcomeTable, fit: Any, design: str, seen: IntArray, n_models: int, known: FoldFacts | None = None) -> OneStep:
-    """As `cross_fit`, from one fit that has seen all of `table`: no cross-fitting, so its noise is right up to a scale at best.
-
-    `known` are the facts of a fit this one resembles (votes simulated from it): where that was far from singular, the condition is
-    not estimated again, which costs as much as the step.
-    """
-    return _combine(table, [_FoldTerm.build(table, table.cells(), table.cells(), table.count, fit, design, known)], seen, n_models)
+def full_data_step(table: OutcomeTable, fit: Any, design: str, seen: IntArray, n_models: int) -> OneStep:
+    """As `cross_fit`, from one fit that has seen all of `table`: no cross-fitting, so its noise is right up to a scale at best."""
+    cells = table.cells()
+    return _combine(table, [FoldTerm.build(table, cells, cells, table.count, fit, design)], seen, n_models)
 
 
 @one_blas_thread
-def _fit_fold(table: OutcomeTable, own: IntArray, estimator: Any, design: str) -> _FoldTerm:
+def _fit_fold(table: OutcomeTable, own: IntArray, estimator: Any, design: str) -> FoldTerm:
     """The fit of everything but the comparisons `own`, and its one-step on these."""
     training = table.count - own
     fit = estimator._fit_table(table.with_counts(training))
-    return _FoldTerm.build(table, table.cells(), table.cells(training), own, fit, design)
+    return FoldTerm.build(table, table.cells(), table.cells(training), own, fit, design)
 
 
-def _combine(table: OutcomeTable, terms: Sequence[_FoldTerm], seen: IntArray, n_models: int) -> OneStep:
+def _combine(table: OutcomeTable, terms: Sequence[FoldTerm], seen: IntArray, n_models: int) -> OneStep:
     """The one-steps of all parts, added up in order."""
     n_total = float(table.count.sum())
     n_tasks = table.n_tasks
@@ -134,10 +131,10 @@ def _combine(table: OutcomeTable, terms: Sequence[_FoldTerm], seen: IntArray, n_
     for term in terms:
         right, right_perp = (np.zeros((n_models, basis.shape[1])) for basis in (term.space.right, term.space.right_perp))
         right[seen], right_perp[seen] = term.space.right, term.space.right_perp
-        _add_task_covariance(term, right, right_perp, mean_influence, covariance)
+        for some, blocks in term.task_covariances(mean_influence, right, right_perp):
+            covariance[some] += blocks
         folds.append(FoldNoise(term.space.left, right, right_perp, term.factor, term.sums, n_total, term.count, term.residual))
     covariance *= 1.0 / n_total**2
-    covariance = 0.5 * (covariance + covariance.transpose(0, 2, 1))
     return OneStep(
         scores,
         mean_influence,
@@ -175,7 +172,7 @@ def _embed_noise(
 
 
 @dataclass(frozen=True, eq=False)
-class _FoldTerm:
+class FoldTerm:
     """One fold: the frame and the Fisher solve of its fit, and the sums over its own comparisons."""
 
     space: TangentSpace
@@ -198,7 +195,12 @@ class _FoldTerm:
         fit: Any,
         design: str,
         known: FoldFacts | None = None,
-    ) -> _FoldTerm:
+    ) -> FoldTerm:
+        """The one-step of the comparisons `fold_count` (n_groups,) of `table` at a fit of the cells `training`.
+
+        `known` are the facts of a fit this one resembles (votes simulated from it): where that was far from singular, the condition
+        is not estimated again, which costs as much as the step.
+        """
         space = TangentSpace(np.ascontiguousarray(fit.left), np.ascontiguousarray(fit.right))
         scores = np.ascontiguousarray(fit.scores)
         law = law_cells(table, training, design)
@@ -236,6 +238,20 @@ class _FoldTerm:
         correction = space.matrix(factor.solve(total))
         return cls(space, scores, factor, ScoreSums(squares, cross, size), correction, fold_count, residual, determined, facts)
 
+    def task_covariances(self, mean: FloatArray, right: FloatArray, right_perp: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Covariance of the fold's sums less `mean` (n_tasks, n_models) each, inside some tasks at a time (see `CoordinateBlocks`).
+
+        `right`, `right_perp` are the fold's frame, laid out as `FoldNoise` says.
+        """
+        left, sums = self.space.left, self.sums
+        # Covariance of the entries with sum xi, (n_tasks, n_models).
+        tasks_part, models_part = self.space.split(self.factor.solve(sums.cross))
+        along = tasks_part @ right.T + left @ (models_part @ right_perp.T) - 0.5 * sums.size * mean
+        for some, blocks in sandwich_blocks(self.factor, sums).task_covariances(left, right, right_perp):
+            shift = mean[some, :, None] * along[some, None, :]
+            blocks -= shift + shift.transpose(0, 2, 1)
+            yield some, blocks
+
 
 def _cluster_squares(space: TangentSpace, sums: ClusterSums, cells: Cells) -> FloatArray:
     """Sum over clusters of Z Z' (p, p), Z = sum over the cluster of s z, for clusters with several cells."""
@@ -266,21 +282,6 @@ def _cluster_squares(space: TangentSpace, sums: ClusterSums, cells: Cells) -> Fl
         expanded = np.hstack([tasks_part, *models_parts])
         out += expanded.T @ expanded
     return out
-
-
-def _add_task_covariance(term: _FoldTerm, right: FloatArray, right_perp: FloatArray, mean: FloatArray, out: FloatArray) -> None:
-    """Add one fold's part of every task's covariance of sums to `out` (n_tasks, n_models, n_models); frames as in `FoldNoise`."""
-    left, sums = term.space.left, term.sums
-    # Covariance of the entries with sum xi, (n_tasks, n_models).
-    tasks_part, models_part = term.space.split(term.factor.solve(sums.cross))
-    along = tasks_part @ right.T + left @ (models_part @ right_perp.T)
-    blocks = sandwich_blocks(term.factor, sums)
-    for t, block in enumerate(blocks.task_covariances(left, right, right_perp)):
-        # mean (along - size mean / 2)' and its transpose
-        shift = mean[t][:, None] * (along[t] - 0.5 * sums.size * mean[t])[None, :]
-        block -= shift
-        block -= shift.T
-        out[t] += block
 
 
 def _describe(fit: Any, space: TangentSpace, operator: Arrowhead, factor: ArrowheadFactor, n_training: float) -> FoldFacts:
@@ -327,9 +328,11 @@ def _determined(space: TangentSpace, coarse: ArrowheadFactor | None, fine: Arrow
 
 def _gap_variances(space: TangentSpace, factor: ArrowheadFactor) -> FloatArray:
     """Variance of every gap inside every task (n_tasks, n_models, n_models) under the inverse of a factored operator."""
-    covariance = np.stack(list(inverse_blocks(factor).task_covariances(space.left, space.right, space.right_perp)))
-    diagonal = np.einsum("tmm->tm", covariance)
-    return diagonal[:, :, None] + diagonal[:, None, :] - 2.0 * covariance
+    parts = []
+    for _, covariance in inverse_blocks(factor).task_covariances(space.left, space.right, space.right_perp):
+        diagonal = np.einsum("tmm->tm", covariance)
+        parts.append(diagonal[:, :, None] + diagonal[:, None, :] - 2.0 * covariance)
+    return np.concatenate(parts)
 
 
 def _ridged(operator: Arrowhead, share: float) -> Arrowhead:

@@ -16,7 +16,7 @@ from ._outcomes import FloatArray
 from ._roots import semidefinite_root
 from .tangent import Arrowhead, ArrowheadFactor, couple
 
-_TASKS_AT_ONCE = 32  # task covariances made by one product
+_ENTRIES_AT_ONCE = 1 << 19  # of task covariances (4 MB); fixed, so that sums never depend on the machine
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,8 @@ class CoordinateBlocks:
         own = matrix[:cut, :cut].reshape(n_tasks, rank, n_tasks, rank)[index, :, index, :]
         return cls(own, matrix[:cut, cut:].reshape(n_tasks, rank, -1), matrix[cut:, cut:])
 
-    def task_covariances(self, left: FloatArray, right: FloatArray, right_perp: FloatArray) -> Iterator[FloatArray]:
-        """Covariance of the scores inside every task in turn, (n_models, n_models); the frame as in `TangentSpace`.
+    def task_covariances(self, left: FloatArray, right: FloatArray, right_perp: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Covariance of the scores inside tasks, (n_models, n_models) each, some tasks at a time; the frame as in `TangentSpace`.
 
         A task's scores are right D_t + right_perp X' u_t. The part of X costs most: it is made once per pair of factor columns, and
         a task then takes a weighted sum, instead of a product with n_models^3 operations each.
@@ -82,14 +82,14 @@ class CoordinateBlocks:
             pairs[place] = 0.5 * (block + block.T) if a == b else block + block.T
         weights = left[:, rows] * left[:, columns]
         flat = pairs.reshape(len(rows), n_models * n_models)
-        for start in range(0, n_tasks, _TASKS_AT_ONCE):
-            some = slice(start, min(start + _TASKS_AT_ONCE, n_tasks))
+        step = max(1, _ENTRIES_AT_ONCE // (n_models * n_models))
+        for start in range(0, n_tasks, step):
+            some = slice(start, min(start + step, n_tasks))
             blocks = (weights[some] @ flat).reshape(-1, n_models, n_models)
-            for block, part in zip(blocks, half[some], strict=True):
-                along = right @ part
-                block += along
-                block += along.T
-                yield block
+            along = right @ half[some]
+            blocks += along
+            blocks += along.transpose(0, 2, 1)
+            yield some, 0.5 * (blocks + blocks.transpose(0, 2, 1))
 
 
 def inverse_blocks(factor: ArrowheadFactor) -> CoordinateBlocks:

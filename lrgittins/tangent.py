@@ -10,12 +10,12 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ._kernels.factors import accumulate_laplacians
+from ._kernels.factors import accumulate_weights
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-_LAPLACIAN_ENTRIES = 4_000_000  # dense Laplacians held at once (32 MB); fixed, so that sums never depend on the machine
+_WEIGHT_ENTRIES = 4_000_000  # of dense weight matrices held at once (32 MB); fixed, so that sums never depend on the machine
 _DEFICIENT = 1e-9  # a task block whose smallest eigenvalue is below this share of its largest leaves directions undetermined
 
 
@@ -110,22 +110,29 @@ class Arrowhead:
         rows, columns = np.tril_indices(rank)
         products = np.ascontiguousarray((space.left[:, rows] * space.left[:, columns]).T)  # (r(r+1)/2, n_tasks)
         combined = np.zeros((len(rows), n_models * n_models))
-        along = np.zeros((n_tasks, n_models, rank))  # L_t V
-        step = max(1, _LAPLACIAN_ENTRIES // (n_models * n_models))
+        along = np.zeros((n_tasks, n_models, rank))  # W_t V, then L_t V
+        degree = np.zeros((n_tasks, n_models))
+        step = max(1, _WEIGHT_ENTRIES // (n_models * n_models))
         for first in range(0, n_tasks, step):
             last = min(first + step, n_tasks)
             start, stop = np.searchsorted(task, [first, last])
             if start == stop:
                 continue
-            laplacians = np.zeros((last - first, n_models, n_models))
-            accumulate_laplacians(task, low, high, weight, int(start), int(stop), first, laplacians)
-            combined += products[:, first:last] @ laplacians.reshape(last - first, -1)
-            along[first:last] = (laplacians.reshape(-1, n_models) @ space.right).reshape(-1, n_models, rank)
+            weights = np.zeros((last - first, n_models, n_models))
+            accumulate_weights(task, low, high, weight, int(start), int(stop), first, weights, degree[first:last])
+            combined += products[:, first:last] @ weights.reshape(last - first, -1)
+            along[first:last] = (weights.reshape(-1, n_models) @ space.right).reshape(-1, n_models, rank)
+            along[first:last] += weights.transpose(0, 2, 1) @ space.right
+        along = degree[:, :, None] * space.right - along
+        upper = combined.reshape(-1, n_models, n_models)
+        laplacians = -(upper + upper.transpose(0, 2, 1))
+        diagonal = np.arange(n_models)
+        laplacians[:, diagonal, diagonal] += products @ degree
         perp = space.right_perp
         blocks = space.right.T @ along
         blocks = 0.5 * (blocks + blocks.transpose(0, 2, 1))
         cross = along.transpose(0, 2, 1) @ perp
-        inner = perp.T @ (combined.reshape(-1, n_models, n_models) @ perp)
+        inner = perp.T @ (laplacians @ perp)
         q = perp.shape[1]
         models_block = np.empty((rank, q, rank, q))
         for index, (a, b) in enumerate(zip(rows, columns, strict=True)):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lrgittins as lg
-from lrgittins.parametric import simulate_table
+from lrgittins.parametric import VoteSimulator
 from lrgittins.simulate import low_rank_scores, simulate_comparisons
 
 
@@ -23,9 +23,13 @@ def test_simulated_votes_have_the_fitted_law():
     table = simulate_comparisons(truth, 600, random_state=1)._table
     cells = table.cells()
     rng = np.random.default_rng(0)
+    simulator = VoteSimulator.from_scores(cells, truth.to_numpy())
     wins = np.zeros(len(cells.task))
     for _ in range(400):
-        simulated = simulate_table(cells, truth.to_numpy(), rng).cells()
+        by_group, simulated = simulator.draw(rng)
+        again = by_group.cells()
+        for name in ("task", "low", "high", "count", "wins"):
+            np.testing.assert_array_equal(getattr(simulated, name), getattr(again, name))
         np.testing.assert_array_equal(simulated.count, cells.count)
         wins += simulated.wins
     values = truth.to_numpy()

@@ -62,6 +62,7 @@ def test_covariance_of_a_tasks_scores(problem):
     matrix = inverse @ squares.dense() @ inverse
     basis = space.matrix(np.eye(space.dimension))  # (p, n_tasks, n_models): what each coordinate adds to the scores
     blocks = sandwich_blocks(fisher.factor(), ScoreSums(squares, cross, 1.0))
-    for t, found in enumerate(blocks.task_covariances(space.left, space.right, space.right_perp)):
+    chunks = [found for _, found in blocks.task_covariances(space.left, space.right, space.right_perp)]
+    for t, found in enumerate(np.concatenate(chunks)):
         wanted = basis[:, t].T @ matrix @ basis[:, t]
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9 * np.abs(wanted).max())

@@ -12,16 +12,25 @@ IntArray = NDArray[np.int64]
 
 
 @kernel
-def accumulate_laplacians(
-    task: IntArray, low: IntArray, high: IntArray, weight: FloatArray, start: int, stop: int, first_task: int, out: FloatArray
+def accumulate_weights(
+    task: IntArray,
+    low: IntArray,
+    high: IntArray,
+    weight: FloatArray,
+    start: int,
+    stop: int,
+    first_task: int,
+    out: FloatArray,
+    degree: FloatArray,
 ) -> None:
-    """Add the weighted Laplacians of cells [start, stop) to `out` (n_tasks_here, M, M), tasks counted from `first_task`."""
+    """Add the weights of cells [start, stop) to `out` (n_tasks_here, M, M) at (low, high), and to `degree` (n_tasks_here, M) at both.
+
+    Tasks count from `first_task`. The Laplacian of a task is diag(degree) - out - out'; one half of it takes a quarter of the time,
+    as cells come in the order of its rows.
+    """
     for cell in range(start, stop):
         w = weight[cell]
-        if w == 0.0:
-            continue
         t, i, j = task[cell] - first_task, low[cell], high[cell]
-        out[t, i, i] += w
-        out[t, j, j] += w
-        out[t, i, j] -= w
-        out[t, j, i] -= w
+        out[t, i, j] += w
+        degree[t, i] += w
+        degree[t, j] += w
