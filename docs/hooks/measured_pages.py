@@ -33,11 +33,12 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """References (``.. [1]`` is not Markdown), and parameters that a docstring describes together.
+    """References (``.. [1]`` is not Markdown), pictures as links to themselves, and parameters that a docstring describes together.
 
     The handler lists those one by one, each under the type and default of the first: they are put together again, without a default.
     """
     html = re.sub(r"\.\. (\[\d+\])", r"\1", html)
+    html = re.sub(r'<img [^>]*src="([^"]+)"[^>]*>', r'<a href="\1">\g<0></a>', html)  # in its own size, where a column is too narrow
     for name, value in marked_defaults().items():  # in signatures their value is wanted
         html = re.sub(rf"\b{name}\b", value, html)
     return re.sub(f"(?:{_ITEM.pattern})+", lambda match: _listed(_ITEM.findall(match[0])), html, flags=re.DOTALL)
