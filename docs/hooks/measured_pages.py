@@ -66,9 +66,11 @@ def described_together() -> dict[tuple[str, ...], set[str]]:
 
 def _listed(items: list[str]) -> str:
     names = [match[1] if (match := _NAME.search(item)) else "" for item in items]
+    said = [_NAME.sub("", item) for item in items]
     groups, out, i = described_together(), "", 0
     while i < len(items):
-        n = max((len(group) for group in groups if tuple(names[i : i + len(group)]) == group), default=1)
+        alike = next((j for j in range(i, len(items)) if said[j] != said[i]), len(items)) - i
+        n = max((len(group) for group in groups if len(group) <= alike and tuple(names[i : i + len(group)]) == group), default=1)
         item = items[i] if n == 1 else _together(items[i], tuple(names[i : i + n]))
         head, dash, text = item.partition("–")  # types are set as code already, and nothing needs no dash before it
         out += _DESCRIPTION.sub(lambda match: match[0] if match[1].strip() else "", head.replace("`", "") + dash + text)
