@@ -38,7 +38,8 @@ def as_column(values: Any, name: str) -> Any:
         series = values if isinstance(values, pd.Series) else pd.Series(values)
         if isinstance(series.dtype, np.dtype):
             return _native(series.to_numpy(), name)
-        return series
+        array: Any = series.array
+        return array.__arrow_array__() if _is_arrow_text(series.dtype) else series
     if is_arrow(values):
         return values
     if type(values).__module__.split(".")[0] == "polars":
@@ -53,6 +54,13 @@ def as_column(values: Any, name: str) -> Any:
         # Through an object array, so that numpy cannot turn [4, "4"] into two equal strings.
         return pd.Series(list(values), dtype=object).to_numpy()
     raise ComparisonError(f"column {name!r} must be a sequence with one entry per comparison, got {type(values).__name__}")
+
+
+def _is_arrow_text(dtype: Any) -> bool:
+    """Text that pandas holds as Arrow does, its default since pandas 3: taken as it is, it is coded in one pass, without a copy."""
+    if isinstance(dtype, pd.StringDtype):
+        return str(dtype.storage).startswith("pyarrow")
+    return isinstance(dtype, pd.ArrowDtype) and str(dtype.pyarrow_dtype) in {"string", "large_string"}
 
 
 def _from_polars(values: Any) -> Any:

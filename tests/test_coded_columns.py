@@ -11,6 +11,7 @@ import pytest
 
 from lrgittins import Comparisons
 from lrgittins._coded import CodedCounter
+from lrgittins._counting import VoteCounter
 from lrgittins._kernels.tally import _add_until_fault, add_coded_votes
 from lrgittins._labels import LONG, LabelIndex, factorize
 from lrgittins._shared_objects import MOST_OBJECTS, code_objects
@@ -176,3 +177,33 @@ def known_labels() -> tuple[LabelIndex, LabelIndex]:
     tasks.encode(np.array(["x", "y"], dtype=object), "task")
     models.encode(np.array(list("abcde"), dtype=object), "model_a")
     return tasks, models
+
+
+@pytest.mark.parametrize("dtype", ["str", "string[pyarrow]", "arrow"])
+def test_pandas_text_held_by_arrow_is_counted_as_codes(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices, gaps and all: the same counts as from Python strings, and after a first small batch no row goes the thorough way."""
+    pa = pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(3)
+    n = 40_000
+    first = rng.integers(0, 9, n)
+    frame = pd.DataFrame(
+        {
+            "task": rng.choice(["math", "code"], n),
+            "model_a": [f"m{k}" for k in first],
+            "model_b": [f"m{k}" for k in (first + rng.integers(1, 9, n)) % 9],
+            "winner": rng.choice(["model_a", "model_b", "tie"], n),
+        },
+        dtype=object,
+    )
+    held = frame.astype(pd.ArrowDtype(pa.string()) if dtype == "arrow" else pd.StringDtype("pyarrow") if dtype != "str" else "str")
+    judged: list[int] = []
+    judge = VoteCounter._read_winners
+    monkeypatch.setattr(VoteCounter, "_read_winners", lambda self, column, a, b: judged.append(len(a)) or judge(self, column, a, b))
+    assert Comparisons.from_frame(held.iloc[5:]).counts.equals(Comparisons.from_frame(frame.iloc[5:].copy()).counts)
+    if isinstance(held["task"].dtype, pd.ArrowDtype) or held["task"].dtype.storage == "pyarrow":
+        assert judged[0] == 1 << 14 and sum(judged) == judged[0] + n - 5  # the latter: all of the object columns
+    holed = held.copy()
+    holed.loc[[7, 30_000], "model_b"] = None
+    with pytest.raises(ComparisonError, match=r"column 'model_b': 2 rows have no model name; first at \(rows from 0\) 7, 30000"):
+        Comparisons.from_frame(holed)
+    assert Comparisons.from_frame(holed, on_invalid="drop").n_dropped == 2

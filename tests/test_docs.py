@@ -162,3 +162,25 @@ def anchors_of(file: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     slugs = {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
     return slugs | set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+
+
+def test_parameters_described_together_are_listed_together(hook: ModuleType) -> None:
+    def item(name: str, kind: str, text: str) -> str:
+        head = f"<b><code>{name}</code></b> (<code>{kind}</code>, default: <code>1</code>)"
+        return f'<li class="doc-section-item field-body">{head} – <div class="doc-md-description">{text}</div></li>\n'
+
+    def shown(*items: str) -> list[str]:
+        page = hook.on_page_content("<ul>\n" + "".join(items) + "</ul>")
+        return [" ".join(re.sub("<[^>]+>", "", part).split()) for part in re.findall("<li.*?</li>", page, re.DOTALL)]
+
+    # "ties, both_bad, on_invalid, ..." share a line of `Comparisons.from_frame`; the class describes each of them.
+    group = ["ties", "both_bad", "on_invalid", "aliases", "tasks", "models"]
+    assert shown(item("df", "a frame", "Votes."), *(item(name, "str", "See the class.") for name in group)) == [
+        "df (a frame, default: 1) – Votes.",
+        "ties, both_bad, on_invalid, aliases, tasks, models – See the class.",
+    ]
+    assert shown(*(item(name, "str", f"What {name} means.") for name in group[:2])) == [
+        "ties (str, default: 1) – What ties means.",
+        "both_bad (str, default: 1) – What both_bad means.",
+    ]
+    assert shown(item("comparisons", "`Comparisons`", "")) == ["comparisons (Comparisons, default: 1)"]

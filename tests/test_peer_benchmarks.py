@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import json
 import math
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +107,9 @@ def test_differences_of_answers_are_those_of_centred_scores() -> None:
         ours.task_difference({"t": mine}, pd.DataFrame([mine], index=["u"]))
 
 
+timers = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no interval timers on this system: runs are not stopped")
+
+
 def make_case(theirs: Callable[[], Any], **changes: Any) -> Case:
     return Case(**{"kind": "point", "work": "w", "their_way": "t", "our_way": "o", "theirs": theirs, "ours": lambda: sum(range(1000)),
                    "compare": lambda t, o: 0.0, "unit": "x", **changes})  # fmt: skip
@@ -137,6 +141,7 @@ def test_slow_peers_get_the_rounds_that_fit() -> None:
     assert 1 <= row["rounds"] <= 18 and len(calls) <= row["rounds"] + 2  # one untimed, and at most one that was stopped
 
 
+@timers
 def test_a_run_over_budget_is_stopped_even_where_the_peer_catches_exceptions() -> None:
     def stubborn() -> None:
         while True:
@@ -161,6 +166,7 @@ def test_deadline_leaves_quick_work_alone() -> None:
         raise KeyError("of the work, not of the clock")
 
 
+@timers
 def test_a_row_over_budget_is_run_smaller_and_says_so() -> None:
     def endless() -> None:
         work(60.0)

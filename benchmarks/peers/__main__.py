@@ -61,7 +61,7 @@ def merge(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str
 @click.option("--repeats", default=5, show_default=True, type=click.IntRange(1), help="Rounds; slow peers get what fits --budget.")
 @click.option(
     "--budget",
-    default=300.0,
+    default=400.0,
     show_default=True,
     type=click.FloatRange(0.0, min_open=True),
     help="CPU seconds that a peer's runs of one row may take together. Where the untimed run and one round take longer, a smaller input is "

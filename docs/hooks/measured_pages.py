@@ -33,11 +33,12 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """References (``.. [1]`` is not Markdown), and parameters that a docstring describes together.
+    """References (``.. [1]`` is not Markdown), pictures as links to themselves, and parameters that a docstring describes together.
 
     The handler lists those one by one, each under the type and default of the first: they are put together again, without a default.
     """
     html = re.sub(r"\.\. (\[\d+\])", r"\1", html)
+    html = re.sub(r'<img [^>]*src="([^"]+)"[^>]*>', r'<a href="\1">\g<0></a>', html)  # in its own size, where a column is too narrow
     for name, value in marked_defaults().items():  # in signatures their value is wanted
         html = re.sub(rf"\b{name}\b", value, html)
     return re.sub(f"(?:{_ITEM.pattern})+", lambda match: _listed(_ITEM.findall(match[0])), html, flags=re.DOTALL)
@@ -65,9 +66,11 @@ def described_together() -> dict[tuple[str, ...], set[str]]:
 
 def _listed(items: list[str]) -> str:
     names = [match[1] if (match := _NAME.search(item)) else "" for item in items]
+    said = [_NAME.sub("", item) for item in items]
     groups, out, i = described_together(), "", 0
     while i < len(items):
-        n = max((len(group) for group in groups if tuple(names[i : i + len(group)]) == group), default=1)
+        alike = next((j for j in range(i, len(items)) if said[j] != said[i]), len(items)) - i
+        n = max((len(group) for group in groups if len(group) <= alike and tuple(names[i : i + len(group)]) == group), default=1)
         item = items[i] if n == 1 else _together(items[i], tuple(names[i : i + n]))
         head, dash, text = item.partition("–")  # types are set as code already, and nothing needs no dash before it
         out += _DESCRIPTION.sub(lambda match: match[0] if match[1].strip() else "", head.replace("`", "") + dash + text)
