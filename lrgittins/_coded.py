@@ -21,6 +21,7 @@ from ._votes import Votes
 from ._winners import BOTH_BAD, DECISIVE, TIE, keyword
 
 MAX_SPACE = 1 << 24  # cells of the dense table: 128 MB at most
+_ROOMY = 1 << 18  # a table up to this size (2 MB) is made for twice the labels
 _OUTCOMES = np.array([0.0, 1.0, 0.5, 0.5])
 _KINDS = np.array([DECISIVE, DECISIVE, TIE, BOTH_BAD], dtype=np.int8)
 _VERDICT = {(0.0, DECISIVE): 0, (1.0, DECISIVE): 1, (0.5, TIE): 2, (0.5, BOTH_BAD): 3}
@@ -234,9 +235,9 @@ class CodedCounter:
         n_tasks, n_models = len(self._tasks.labels), len(self._models.labels)
         if n_tasks <= self._size[0] and n_models <= self._size[1]:
             return True
-        for room in (2, 1):  # room for labels to come, where there is space for it
-            size = max(self._size[0], room * n_tasks), max(self._size[1], room * n_models)
-            if 4 * size[0] * size[1] ** 2 <= MAX_SPACE:
+        for room, largest in ((2.0, _ROOMY), (1.25, MAX_SPACE), (1.0, MAX_SPACE)):  # room for labels to come, where it costs little
+            size = max(self._size[0], int(room * n_tasks)), max(self._size[1], int(room * n_models))
+            if 4 * size[0] * size[1] ** 2 <= largest:
                 self._size = size
                 self._raw = _RawTable()
                 self._counts = np.zeros(4 * size[0] * size[1] ** 2, dtype=np.int64)
