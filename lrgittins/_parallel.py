@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
@@ -37,6 +38,13 @@ def run_blocks(
     WorkerError
         Workers died again and again without finishing anything; names the blocks that were in hand.
     """
+    if n_jobs == 1 and "joblib" not in sys.modules:  # so no backend of joblib's can have been chosen: its import would buy nothing
+        in_turn = []
+        for block in blocks:
+            in_turn.append(function(*block))
+            if done is not None:
+                done()
+        return in_turn
     import joblib
 
     results: dict[int, Any] = {}
