@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -18,6 +19,7 @@ from scipy.sparse.csgraph import connected_components
 from ._outcomes import Cells, IntArray, OutcomeTable
 
 UNSEEN = -1
+_kept: WeakKeyDictionary[OutcomeTable, dict[tuple[str, bool], IntArray]] = WeakKeyDictionary()  # intake, fit and result ask the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,13 +76,13 @@ def strong_components_by_task(data: Cells | OutcomeTable) -> IntArray:
 
 def find_separation(data: Cells | OutcomeTable, *, pooled: bool = False) -> Separation:
     """The separated models of every task, or of the pooled graph."""
-    cells = _as_cells(data)
-    piece = _components(cells, "weak", pooled=pooled)
-    component = _components(cells, "strong", pooled=pooled)
-    task, model = np.nonzero(component != UNSEEN)
-    if len(task) == 0:
+    piece = _components(data, "weak", pooled=pooled)
+    component = _components(data, "strong", pooled=pooled)
+    if (component.max(axis=1, initial=UNSEEN) == piece.max(axis=1, initial=UNSEEN)).all():  # every piece is one component
         empty = np.zeros(0, dtype=np.int64)
         return Separation(empty, empty, empty, ())
+    cells = _as_cells(data)
+    task, model = np.nonzero(component != UNSEEN)
     # One number per (task, component) and per (task, piece), so that everything below is a bincount.
     width = component.shape[1]
     group = task * width + component[task, model]
@@ -121,12 +123,22 @@ def _win_edges(cells: Cells, *, pooled: bool) -> tuple[IntArray, IntArray, IntAr
 
 
 def _components(data: Cells | OutcomeTable, connection: Literal["weak", "strong"], *, pooled: bool) -> IntArray:
-    """Component labels, shape (n_tasks or 1, n_models), from one call on the block graph of all tasks."""
-    cells = _as_cells(data)
+    """Component labels, shape (n_tasks or 1, n_models), read-only; a table's are kept for as long as it lives."""
+    if not isinstance(data, OutcomeTable):
+        return _find_components(data, connection, pooled=pooled)
+    kept = _kept.setdefault(data, {})
+    if (connection, pooled) not in kept:
+        kept[connection, pooled] = _find_components(data.cells(), connection, pooled=pooled)
+    return kept[connection, pooled]
+
+
+def _find_components(cells: Cells, connection: Literal["weak", "strong"], *, pooled: bool) -> IntArray:
+    """Component labels from one call on the block graph of all tasks."""
     n_rows = 1 if pooled else cells.n_tasks
     labels = np.full((n_rows, cells.n_models), UNSEEN, dtype=np.int64)
     winner, loser, row = _win_edges(cells, pooled=pooled)
     if len(row) == 0:
+        labels.setflags(write=False)
         return labels
     if pooled and cells.n_models**2 <= len(row):  # one edge for all tasks' wins of one model over another
         met = np.zeros(cells.n_models**2, dtype=bool)
@@ -150,4 +162,5 @@ def _components(data: Cells | OutcomeTable, connection: Literal["weak", "strong"
     row_of_node, model_of_node = np.divmod(nodes, cells.n_models)
     row_start = np.searchsorted(row_of_node, row_of_node)
     labels[row_of_node, model_of_node] = number[first_node][label] - number[row_start]
+    labels.setflags(write=False)
     return labels
