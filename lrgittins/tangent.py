@@ -110,20 +110,20 @@ class Arrowhead:
         rows, columns = np.tril_indices(rank)
         products = np.ascontiguousarray((space.left[:, rows] * space.left[:, columns]).T)  # (r(r+1)/2, n_tasks)
         combined = np.zeros((len(rows), n_models * n_models))
-        along = np.zeros((n_tasks, n_models, rank))  # W_t V, then L_t V
+        along = np.zeros((n_tasks, n_models, rank))  # L_t V
         degree = np.zeros((n_tasks, n_models))
-        step = max(1, _WEIGHT_ENTRIES // (n_models * n_models))
+        step = max(1, min(n_tasks, _WEIGHT_ENTRIES // (n_models * n_models)))
+        weights = np.empty((step, n_models, n_models))
+        right = np.ascontiguousarray(space.right)
         for first in range(0, n_tasks, step):
             last = min(first + step, n_tasks)
             start, stop = np.searchsorted(task, [first, last])
             if start == stop:
                 continue
-            weights = np.zeros((last - first, n_models, n_models))
-            accumulate_weights(task, low, high, weight, int(start), int(stop), first, weights, degree[first:last])
-            combined += products[:, first:last] @ weights.reshape(last - first, -1)
-            along[first:last] = (weights.reshape(-1, n_models) @ space.right).reshape(-1, n_models, rank)
-            along[first:last] += weights.transpose(0, 2, 1) @ space.right
-        along = degree[:, :, None] * space.right - along
+            here = slice(int(task[start]), int(task[stop - 1]) + 1)  # tasks without cells at either end are left out
+            weights[:] = 0.0
+            accumulate_weights(task, low, high, weight, int(start), int(stop), right, weights, degree, along)
+            combined += products[:, here] @ weights[: here.stop - here.start].reshape(here.stop - here.start, -1)
         upper = combined.reshape(-1, n_models, n_models)
         laplacians = -(upper + upper.transpose(0, 2, 1))
         diagonal = np.arange(n_models)

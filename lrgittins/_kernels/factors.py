@@ -19,18 +19,26 @@ def accumulate_weights(
     weight: FloatArray,
     start: int,
     stop: int,
-    first_task: int,
+    right: FloatArray,
     out: FloatArray,
     degree: FloatArray,
+    along: FloatArray,
 ) -> None:
-    """Add the weights of cells [start, stop) to `out` (n_tasks_here, M, M) at (low, high), and to `degree` (n_tasks_here, M) at both.
+    """Add the cells [start, stop) to the parts of every task's Laplacian L = diag(degree) - out - out', and to L V.
 
-    Tasks count from `first_task`. The Laplacian of a task is diag(degree) - out - out'; one half of it takes a quarter of the time,
-    as cells come in the order of its rows.
+    `out` (n_tasks_here, M, M) takes the weights at (low, high), `degree` (n_tasks, M) at both, `along` (n_tasks, M, r) the products with
+    `right` = V; tasks of `out` count from that of the first cell. One half of L takes a quarter of the time: cells come in the order of
+    its rows.
     """
+    rank = right.shape[1]
+    first_task = task[start]
     for cell in range(start, stop):
         w = weight[cell]
-        t, i, j = task[cell] - first_task, low[cell], high[cell]
-        out[t, i, j] += w
+        t, i, j = task[cell], low[cell], high[cell]
+        out[t - first_task, i, j] += w
         degree[t, i] += w
         degree[t, j] += w
+        for a in range(rank):
+            moved = w * (right[i, a] - right[j, a])
+            along[t, i, a] += moved
+            along[t, j, a] -= moved
