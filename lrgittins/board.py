@@ -78,7 +78,8 @@ class Leaderboard:
         """One row per (task, model) the family covers, sorted by task, rank, model.
 
         Columns: task, model, score, std_error (inf where unbounded), rank, rank_low, rank_high (missing without draws),
-        certificate ("top-k", "not-top-k", "unresolved"), n (votes of the model on the task).
+        certificate ("top-k", "not-top-k", "unresolved"), n (votes of the model on the task). A standard error is that of the
+        score less the mean of all models whose gaps to it are bounded: of all models of the task, as a rule.
 
         Parameters
         ----------

@@ -134,16 +134,25 @@ class GapInference:
 
     @cached_property
     def _score_errors(self) -> FloatArray:
-        """Standard errors of the centred scores: finite where everything the centre averages over is bounded."""
-        diagonal = np.einsum("tmm->tm", self._noise.task_covariance)
-        out = np.sqrt(np.maximum(diagonal, 0.0))
+        """Standard errors of scores, each against the mean of the models that bounded gaps tie it to; infinite where there are none.
+
+        Where all gaps of a piece are bounded, that is the standard error of the centred score. A low-rank score beside the rest
+        (withheld: too few votes) is bounded though its gaps' errors are not known, and must not make everybody else's infinite;
+        with an unbounded maximum-likelihood score in the piece no centred score means anything.
+        """
+        covariance = self._noise.task_covariance
+        out = np.full(covariance.shape[:2], np.inf)
+        for t, codes in enumerate(self._component):
+            for code in np.unique(codes[codes >= 0]):
+                inside = np.flatnonzero(codes == code)
+                piece = self._piece[t] == self._piece[t, inside[0]]
+                if len(inside) == 1 or (self.calibration == "wald" and len(inside) < piece.sum()):
+                    continue
+                block = covariance[t] if len(inside) == len(codes) else covariance[t][np.ix_(inside, inside)]
+                mean = block.mean(axis=0)
+                variance = np.diag(block) - 2.0 * mean + mean.mean()
+                out[t, inside] = np.sqrt(np.maximum(variance, 0.0))
         out[out <= self._rounding] = 0.0
-        for t in range(len(out)):
-            for piece in np.unique(self._piece[t]):
-                inside = self._piece[t] == piece
-                components = self._component[t, inside]
-                if piece < 0 or components.min() < 0 or components.min() != components.max():
-                    out[t, inside] = np.inf
         return out
 
     def _code(self, task: Any, a: Any, b: Any) -> tuple[int, int, int]:

@@ -17,6 +17,7 @@ from lrgittins._random import as_generator
 from lrgittins.folds import FoldSplit, draw_folds
 from lrgittins.one_step import cross_fit, information, law_cells
 from lrgittins.polish import factorise
+from lrgittins.simulate import low_rank_scores, simulate_comparisons
 from lrgittins.tangent import Arrowhead, TangentSpace
 
 from .boards import CYCLE, ISLANDS, THREE, TREE, WINLESS, names, simulate, simulated, votes
@@ -446,3 +447,20 @@ def test_inputs_are_left_alone_and_seeds_repeat():
     np.testing.assert_array_equal(first.scores.to_numpy(), second.scores.to_numpy())
     assert not np.array_equal(first.scores.to_numpy(), other.scores.to_numpy())
     assert first.random_state == 5
+
+
+def test_a_withheld_model_leaves_the_others_their_standard_errors():
+    """One model with a single vote on an otherwise well-known task: its own error is not known, everybody else's is."""
+    truth = low_rank_scores(4, 7, 1, sup_norm=1.0, random_state=0)
+    known_votes = simulate_comparisons(truth.iloc[:, :6], 6000, random_state=1)
+    single = lg.Comparisons.from_arrays([known_votes.tasks[0]], [known_votes.models[0]], ["late"], [1])
+    inference = lg.infer_gaps(known_votes + single, lg.LowRankBradleyTerry(rank=1))
+    board = inference.certify(2, n_draws=500).to_frame()
+    board = board[board["task"] == inference.tasks[0]].set_index("model")
+    assert np.isinf(board.loc["late", "std_error"])
+    known = board.drop(index="late")
+    assert (known["std_error"] < 0.3).all()
+    codes = [list(inference.models).index(model) for model in known.index]
+    block = inference._noise.task_covariance[0][np.ix_(codes, codes)]
+    centre = np.eye(len(codes)) - 1.0 / len(codes)
+    np.testing.assert_allclose(known["std_error"], np.sqrt(np.diag(centre @ block @ centre)), rtol=1e-8)
