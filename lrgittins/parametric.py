@@ -138,7 +138,7 @@ def _refit_errors(
         diagonal = np.einsum("tmm->tm", blocks)
         size = diagonal[:, :, None] + diagonal[:, None, :]
         variance = size - 2.0 * blocks
-        usable = variance > 1e-13 * size  # not a model against itself
+        usable = variance > 1e-13 * np.abs(size)  # not a model against itself, be its variance a rounding error below 0
         usable &= (codes[:, :, None] == codes[:, None, :]) & (own[:, :, None] == own[:, None, :])
         gap_error = error[some][:, :, None] - error[some][:, None, :]
         squares = np.divide(gap_error**2, variance, out=np.zeros_like(variance), where=usable)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import lrgittins as lg
+from lrgittins.one_step import FoldTerm
 from lrgittins.parametric import VoteSimulator
 from lrgittins.simulate import low_rank_scores, simulate_comparisons
 
@@ -104,6 +105,22 @@ def test_algorithm_one_and_sparse_tasks():
         inference = lg.infer_gaps(votes, estimator, calibration="parametric", n_refits=4)
         frame = inference.certify(2).to_frame()
         assert ((frame.rank_low <= frame["rank"]) & (frame["rank"] <= frame.rank_high)).all()
+
+
+def test_variances_that_round_to_less_than_nothing(setting, monkeypatch):
+    """A model against itself is no gap, even where its variance comes out a rounding error below 0."""
+    _, votes, _ = setting
+    whole = FoldTerm.task_covariances
+
+    def rounded(self, *frame):
+        for some, blocks in whole(self, *frame):
+            blocks[:, 0, :] = blocks[:, :, 0] = 0.0
+            blocks[:, 0, 0] = -1e-30
+            yield some, blocks
+
+    monkeypatch.setattr(FoldTerm, "task_covariances", rounded)
+    inference = lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2), calibration="parametric", n_refits=2)
+    assert np.isfinite(inference._noise.scale).all()
 
 
 def test_refused_for_wald_fits(setting):
