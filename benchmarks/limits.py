@@ -142,11 +142,11 @@ def initializer(sizes: Sizes) -> Iterator[HotPath]:
 
 
 def build_flops(n_tasks: int, n_models: int, rank: int, n_cells: int) -> float:
-    """Combined Laplacians, their projection on Vp from both sides, the coupling; 2 r^2 + 2 r a cell for the blocks."""
+    """Combined weights, their projection on Vp from both sides, the coupling; 3 r a cell for L V."""
     q, pairs = n_models - 1 - rank, rank * (rank + 1) // 2
     combined = 2.0 * n_tasks * pairs * n_models**2
     projected = 2.0 * pairs * (n_models * n_models * q + n_models * q * q)
-    return combined + projected + 2.0 * n_tasks * rank * n_models * q + n_cells * (2.0 * rank * rank + 2.0 * rank)
+    return combined + projected + 2.0 * n_tasks * rank * n_models * q + n_cells * 3.0 * rank
 
 
 def factor_flops(n_tasks: int, n_models: int, rank: int) -> float:
@@ -178,10 +178,11 @@ def arrowhead(sizes: Sizes) -> Iterator[HotPath]:
 def inference(sizes: Sizes) -> Iterator[HotPath]:
     """One-step of one fold; draws; reductions.
 
-    One-step: two builds and a factorisation, then on p coordinates two Cholesky factors (p^3 / 3 each), a solve with p right sides
-    (4 k m + 2 m^2 each), the symmetric product p^3 and every task's block of the covariance.
+    One-step: two builds and a factorisation, then, with m = r q coordinates of X and k = r n_tasks of the tasks, the inverse of the
+    Schur complement (2 m^3 / 3), its product with the squares from both sides (4 m^3), three products of k x m with m x m or back
+    (2 k m^2 each) and every task's block of the covariance.
     Draws: p + 1 normals and a triangular product (p + 1)^2 a draw and fold, then the expansion to all entries.
-    Largest gap: three reads and a write a gap and draw, in the cache. Order statistics: two reads and two writes an exchange and draw.
+    Largest gap: two reads a gap and draw, and of the running maximum one and a write for every four gaps, in the cache. Order statistics: two reads and two writes an exchange and draw.
     """
     n_tasks, n_models = sizes.shape
     votes = simulate_comparisons(low_rank_scores(n_tasks, n_models, sizes.rank), sizes.votes)
@@ -193,9 +194,10 @@ def inference(sizes: Sizes) -> Iterator[HotPath]:
     m, k = rank * q, rank * n_tasks
     p = m + k
     shape = f"{n_tasks} x {n_models}, rank {rank}"
-    blocks = n_tasks * (2.0 * rank**2 * q**2 + 2.0 * n_models * (n_models - 1) ** 2 + 2.0 * n_models**2 * (n_models - 1))
+    pairs = rank * (rank + 1) // 2
+    blocks = 2.0 * pairs * (n_models * q * q + n_models**2 * q) + 2.0 * n_tasks * n_models**2 * (pairs + rank)
     flops = 2 * build_flops(n_tasks, n_models, rank, table.n_groups) + factor_flops(n_tasks, n_models, rank)
-    flops += 2 * p**3 / 3.0 + p * (4.0 * k * m + 2.0 * m * m) + p**3 + blocks
+    flops += 2.0 * m**3 / 3.0 + 4.0 * m**3 + 6.0 * k * m * m + blocks
     yield HotPath("one-step and its covariance", shape, {"flops": flops}, lambda: full_data_step(table, fit, "empirical", seen, n_models))
     noise = full_data_step(table, fit, "empirical", seen, n_models).noise
     draws = sizes.draws
@@ -210,7 +212,7 @@ def inference(sizes: Sizes) -> Iterator[HotPath]:
     task = np.repeat(np.arange(n_tasks), n_models * (n_models - 1) // 2)
     scale, stratum, out = np.ones(len(task)), np.zeros(len(task), dtype=np.int64), np.zeros((1, chunk.shape[2]))
     yield HotPath(
-        "largest studentised gap", f"{len(task):,} gaps x {chunk.shape[2]} draws", {"cache": 32.0 * len(task) * chunk.shape[2]},
+        "largest studentised gap", f"{len(task):,} gaps x {chunk.shape[2]} draws", {"cache": 20.0 * len(task) * chunk.shape[2]},
         lambda: reduce_max(chunk, task, first, second, scale, stratum, out),
     )  # fmt: skip
     of_task = np.random.default_rng(0).standard_normal((n_models, draws))
