@@ -182,7 +182,8 @@ def inference(sizes: Sizes) -> Iterator[HotPath]:
     Schur complement (2 m^3 / 3), its product with the squares from both sides (4 m^3), three products of k x m with m x m or back
     (2 k m^2 each) and every task's block of the covariance.
     Draws: p + 1 normals and a triangular product (p + 1)^2 a draw and fold, then the expansion to all entries.
-    Largest gap: two reads a gap and draw, and of the running maximum one and a write for every four gaps, in the cache. Order statistics: two reads and two writes an exchange and draw.
+    Largest gap: two reads a gap and draw, and of the running maximum one and a write for every four gaps, in the cache. Order
+    statistics: two reads and two writes an exchange and draw.
     """
     n_tasks, n_models = sizes.shape
     votes = simulate_comparisons(low_rank_scores(n_tasks, n_models, sizes.rank), sizes.votes)
