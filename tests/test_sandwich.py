@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import lrgittins as lg
 from lrgittins.polish import factorise
 from lrgittins.sandwich import CoordinateBlocks, ScoreSums, inverse_blocks, joint_covariance, sandwich_blocks
 from lrgittins.tangent import Arrowhead, TangentSpace
@@ -66,3 +67,13 @@ def test_covariance_of_a_tasks_scores(problem):
     for t, found in enumerate(np.concatenate(chunks)):
         wanted = basis[:, t].T @ matrix @ basis[:, t]
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9 * np.abs(wanted).max())
+
+
+def test_no_variance_stays_none_in_joint_covariances():
+    """Ties only: no score varies. What makes a singular covariance's root is below the square of a vote's share of 2000."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 7, 2000)
+    second = (first + rng.integers(1, 7, 2000)) % 7
+    votes = lg.Comparisons.from_arrays(rng.integers(0, 5, 2000).astype(str), first.astype(str), second.astype(str), np.full(2000, 0.5))
+    inference = lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2), calibration="cross-fit", n_folds=3)
+    assert np.abs(inference.covariance([("0", "1", "2"), ("3", "1", "2"), ("4", "0", "6")])).max() < 1e-16
