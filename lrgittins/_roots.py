@@ -30,6 +30,8 @@ def semidefinite_root(matrix: FloatArray) -> FloatArray:
         step = max(1e-13, 9.0 * jitter)
         np.einsum("ii->i", correlation)[...] += step
         jitter += step
+        if not jitter < 1.0:
+            raise np.linalg.LinAlgError("not the covariance of anything: no root even with its whole diagonal added")
         try:
             root = scipy.linalg.cholesky(correlation, lower=True, check_finite=False)
         except np.linalg.LinAlgError:

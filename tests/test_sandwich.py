@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import lrgittins as lg
+from lrgittins._roots import semidefinite_root
 from lrgittins.polish import factorise
 from lrgittins.sandwich import CoordinateBlocks, ScoreSums, inverse_blocks, joint_covariance, sandwich_blocks
 from lrgittins.tangent import Arrowhead, TangentSpace
@@ -77,3 +78,8 @@ def test_no_variance_stays_none_in_joint_covariances():
     votes = lg.Comparisons.from_arrays(rng.integers(0, 5, 2000).astype(str), first.astype(str), second.astype(str), np.full(2000, 0.5))
     inference = lg.infer_gaps(votes, lg.LowRankBradleyTerry(rank=2), calibration="cross-fit", n_folds=3)
     assert np.abs(inference.covariance([("0", "1", "2"), ("3", "1", "2"), ("4", "0", "6")])).max() < 1e-16
+
+
+def test_a_root_that_cannot_be_ends():
+    with pytest.raises(np.linalg.LinAlgError):
+        semidefinite_root(np.diag([-3.0, 1.0, 1.0]))
