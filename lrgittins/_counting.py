@@ -218,8 +218,8 @@ class VoteCounter:
         return replace(log, counted=votes if len(self._parts) == 1 else group_votes(votes))  # one part is distinct already
 
     def _quick_way(self) -> CodedCounter | None:
-        """For votes without counts, ids and clusters."""
-        if any(self._column.get(role) is not None for role in ("count", "id", "cluster")):
+        """For votes without counts, ids and clusters; not of text files, where what a winner means may hang on rows to come."""
+        if self._from_text or any(self._column.get(role) is not None for role in ("count", "id", "cluster")):
             return None
         options = self._options
         refused = [_winners.BOTH_BAD] if options.both_bad == "error" else []

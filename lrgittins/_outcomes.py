@@ -55,7 +55,7 @@ class OutcomeTable:
     outcome : ndarray of float64, shape (n_groups,)
         Preference for `low` in [0, 1]: 1 it won, 0 it lost, 0.5 a tie.
     count : ndarray of int64, shape (n_groups,)
-        How many comparisons the group stands for; at least 1.
+        How many comparisons the group stands for; at least 1 (in simulated tables, see `recounted`, at least 0).
     cluster : ndarray of int64, shape (n_groups,), or None
         Cluster codes in sorted label order, where comparisons are not independent.
     """

@@ -11,7 +11,6 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 TIE_TOLERANCE = 1e-9
-CERTIFICATES = ("top-k", "not-top-k", "unresolved")
 
 
 def count_signs(

@@ -26,8 +26,8 @@ class ScoreSums:
     Attributes
     ----------
     squares : Arrowhead or ndarray of float64, shape (p, p)
-        Of the first part; dense where clusters tie several tasks together, or where A is nearly singular: blockwise differences
-        would lose a null direction's huge variance to rounding, a product of a root with itself does not.
+        Of the first part; dense where votes come in clusters, which tie tasks together, or where A is nearly singular: blockwise
+        differences would lose a null direction's huge variance to rounding, a product of a root with itself does not.
     cross : ndarray of float64, shape (p,)
         Between the two.
     size : float

@@ -60,11 +60,6 @@ class TangentSpace:
         basis, _ = np.linalg.qr(np.hstack([ones, self.right]), mode="complete")
         return np.ascontiguousarray(basis[:, self.rank + 1 :])
 
-    @cached_property
-    def frame(self) -> FloatArray:
-        """[V, Vp], an orthonormal basis of the centred vectors, shape (n_models, n_models - 1)."""
-        return np.ascontiguousarray(np.hstack([self.right, self.right_perp]))
-
     def coords(self, matrix: FloatArray) -> FloatArray:
         """Coordinates of the projection of `matrix` (..., n_tasks, n_models), shape (..., p)."""
         batch = matrix.shape[:-2]
@@ -105,7 +100,7 @@ class Arrowhead:
 
     @classmethod
     def from_cells(cls, space: TangentSpace, task: IntArray, low: IntArray, high: IntArray, weight: FloatArray) -> Arrowhead:
-        """Build from cells sorted by task, in O(cells + n_tasks n_models^2 r^2 + r^2 n_models^3) time."""
+        """Build from cells sorted by task, in O(cells r + n_tasks n_models^2 r^2 + r^2 n_models^3) time."""
         n_tasks, n_models, rank = space.n_tasks, space.n_models, space.rank
         rows, columns = np.tril_indices(rank)
         products = np.ascontiguousarray((space.left[:, rows] * space.left[:, columns]).T)  # (r(r+1)/2, n_tasks)

@@ -11,7 +11,7 @@ import pytest
 
 from lrgittins import Comparisons
 from lrgittins._coded import CodedCounter
-from lrgittins._counting import VoteCounter
+from lrgittins._counting import Options, VoteCounter
 from lrgittins._kernels.tally import _add_until_fault, add_coded_votes
 from lrgittins._labels import LONG, LabelIndex, factorize
 from lrgittins._shared_objects import MOST_OBJECTS, code_objects
@@ -170,6 +170,16 @@ def test_a_batch_with_one_model_twice_leaves_no_trace() -> None:
     assert found is not None and int(found.count.sum()) == 2 * len(text) and (found.count % 2 == 0).all()
     with pytest.raises(ComparisonError, match="2345"):
         Comparisons.from_frame(bad)
+
+
+def test_words_of_a_text_file_are_never_counted_apart_from_its_numbers() -> None:
+    """As categories the second batch could be counted by its codes, and nobody would see that the first was read as numbers."""
+    numbers = pd.DataFrame({"model_a": ["a", "b"], "model_b": ["b", "a"], "winner": ["1", "0"]}, dtype=object)
+    words = numbers.assign(winner=["model_a", "tie"]).astype("category")
+    names = {"model_a": "model_a", "model_b": "model_b", "winner": "winner", "task": None}
+    options = Options.checked("half", "tie", "error", None, None, None)
+    with pytest.raises(ComparisonError, match="2 rows have an unknown label"):
+        Comparisons._count_text(lambda: [{role: batch[role] for role in numbers} for batch in (numbers, words)], names, options)
 
 
 def known_labels() -> tuple[LabelIndex, LabelIndex]:

@@ -71,7 +71,7 @@ def test_covariance_of_a_tasks_scores(problem):
 
 
 def test_no_variance_stays_none_in_joint_covariances():
-    """Ties only: no score varies. What makes a singular covariance's root is below the square of a vote's share of 2000."""
+    """Ties only: no score varies, and the jitter that gives their joint covariance a root is no variance of theirs."""
     rng = np.random.default_rng(0)
     first = rng.integers(0, 7, 2000)
     second = (first + rng.integers(1, 7, 2000)) % 7

@@ -57,7 +57,3 @@ class CellPlan:
         """Positions (ascending) of the first `size` free cells of an arm."""
         positions = self.positions[self._of(arm)]
         return np.sort(positions[state[positions] == FREE][:size])
-
-    def n_free(self, arm: int, state: NDArray[np.uint8]) -> int:
-        """How many planned cells of an arm are free."""
-        return int((state[self.positions[self._of(arm)]] == FREE).sum())
