@@ -19,7 +19,7 @@ from .graph import pieces, strong_components
 from .inference import GapInference
 from .low_rank import MAX_CONDITION, MAX_INCOHERENCE_SHARE, MIN_CONTRAST, MIN_SIGNAL_TO_NOISE, relabel
 from .one_step import OneStep, cross_fit, full_data_step, keep_offsets
-from .parametric import ScaledNoise, standard_error_scale
+from .parametric import ScaledNoise, default_refits, standard_error_scale
 from .repeated import average_splits
 from .wald import wald_noise
 
@@ -36,7 +36,7 @@ def infer_low_rank(
     n_splits: int,
     design: str,
     calibration: str,
-    n_refits: int,
+    n_refits: int | None,
     rng: np.random.Generator,
     seed: int | None,
     n_jobs: int,
@@ -56,6 +56,7 @@ def infer_low_rank(
     lenient = type(estimator)(**{**estimator.get_params(), "disconnected": "allow"})
     noise: ScoreNoise
     if calibration == "parametric":
+        n_refits = default_refits(len(seen)) if n_refits is None else n_refits
         fit = lenient._fit_table(compact)
         result = full_data_step(compact, fit, design, seen, n_models)
         scale = standard_error_scale(compact, fit, result, lenient, design, seen, n_refits, rng, n_jobs)

@@ -6,6 +6,7 @@ else sends its whole batch to `VoteCounter.add`'s thorough way, which knows ever
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
@@ -21,6 +22,7 @@ from ._votes import Votes
 from ._winners import BOTH_BAD, DECISIVE, TIE, keyword
 
 MAX_SPACE = 1 << 24  # cells of the dense table: 128 MB at most
+_PLACES_AT_ONCE = 1 << 18  # of raw counts moved to their slots
 _ROOMY = 1 << 18  # a table up to this size (2 MB) is made for twice the labels
 _OUTCOMES = np.array([0.0, 1.0, 0.5, 0.5])
 _KINDS = np.array([DECISIVE, DECISIVE, TIE, BOTH_BAD], dtype=np.int8)
@@ -142,11 +144,17 @@ class _RawTable:
         if not self._rows or self._slots is None:
             return
         task, a, b, winner = self._slots
-        places = (task[:, None, None, None] + a[:, None, None] + b[:, None] + winner).ravel()
-        if all(len(np.unique(slots)) == len(slots) for slots in self._slots):
-            out[places] += self._counts
-        else:
-            np.add.at(out, places, self._counts)  # two words for one verdict share a place
+        distinct = all(len(np.unique(slots)) == len(slots) for slots in self._slots)
+        counts = self._counts.reshape(self._sizes)
+        inner = b[:, None] + winner
+        step = max(1, _PLACES_AT_ONCE // inner.size)
+        for t, start in itertools.product(range(len(task)), range(0, len(a), step)):
+            some = slice(start, start + step)
+            places = task[t] + a[some, None, None] + inner
+            if distinct:
+                out[places] += counts[t, some]
+            else:
+                np.add.at(out, places, counts[t, some])  # two words for one verdict share a place
         self._counts[:] = 0
         self._rows = 0
 

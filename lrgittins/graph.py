@@ -19,6 +19,7 @@ from scipy.sparse.csgraph import connected_components
 from ._outcomes import Cells, IntArray, OutcomeTable
 
 UNSEEN = -1
+_LARGEST_KEPT = 1 << 17  # labels (1 MB)
 _kept: WeakKeyDictionary[OutcomeTable, dict[tuple[str, bool], IntArray]] = WeakKeyDictionary()  # intake, fit and result ask the same
 
 
@@ -123,13 +124,16 @@ def _win_edges(cells: Cells, *, pooled: bool) -> tuple[IntArray, IntArray, IntAr
 
 
 def _components(data: Cells | OutcomeTable, connection: Literal["weak", "strong"], *, pooled: bool) -> IntArray:
-    """Component labels, shape (n_tasks or 1, n_models), read-only; a table's are kept for as long as it lives."""
+    """Component labels, shape (n_tasks or 1, n_models), read-only; a table's are kept while it lives, unless they are large."""
     if not isinstance(data, OutcomeTable):
         return _find_components(data, connection, pooled=pooled)
     kept = _kept.setdefault(data, {})
-    if (connection, pooled) not in kept:
-        kept[connection, pooled] = _find_components(data.cells(), connection, pooled=pooled)
-    return kept[connection, pooled]
+    found = kept.get((connection, pooled))
+    if found is None:
+        found = _find_components(data.cells(), connection, pooled=pooled)
+        if found.size <= _LARGEST_KEPT:
+            kept[connection, pooled] = found
+    return found
 
 
 def _find_components(cells: Cells, connection: Literal["weak", "strong"], *, pooled: bool) -> IntArray:

@@ -15,7 +15,6 @@ from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry
 from .errors import ParameterError
 from .inference import GapInference
 from .low_rank import LowRankBradleyTerry
-from .parametric import default_refits
 
 if TYPE_CHECKING:
     from .comparisons import Comparisons
@@ -64,8 +63,8 @@ def infer_gaps(
         measured to cover best (and are narrower, see the studies): "parametric", except where votes come in clusters, where
         the estimator does not polish, or where `n_folds` or `n_splits` ask for cross-fitting.
     n_refits : int, optional
-        Simulated data sets of the parametric calibration. By default so many that models times refits reach 1,500, between 10 and
-        30: a task's factor is as well known from 10 data sets of 150 models as from 30 of 50.
+        Simulated data sets of the parametric calibration. By default so many that models (with votes) times refits reach 1,500,
+        between 10 and 30: a task's factor is as well known from 10 data sets of 150 models as from 30 of 50.
     n_jobs : int, default 1
         Worker processes (joblib; -1 for all cores) for the training sets or the refits of the low-rank fit; under
         ``joblib.parallel_config(backend="dask")`` they go to the cluster, whatever it says. Results do not depend on it, to the bit.
@@ -122,7 +121,6 @@ def infer_gaps(
         made = "calibration='parametric'" if calibration == "parametric" else f"{type(estimator).__name__}'s Wald inference"
         raise ParameterError(f"n_splits={n_splits} repeats cross-fitting, but {made} uses all data without folds; leave n_splits at 1")
     if low_rank:
-        n_refits = default_refits(len(comparisons.models)) if n_refits is None else n_refits
         return infer_low_rank(comparisons, estimator, n_folds, n_splits, design, calibration, n_refits, rng, seed, n_jobs)
     if calibration != "cross-fit":
         raise ParameterError(

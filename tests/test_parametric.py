@@ -7,7 +7,7 @@ import pytest
 
 import lrgittins as lg
 from lrgittins.one_step import FoldTerm
-from lrgittins.parametric import VoteSimulator
+from lrgittins.parametric import VoteSimulator, default_refits
 from lrgittins.simulate import low_rank_scores, simulate_comparisons
 
 
@@ -150,3 +150,13 @@ def test_automatic_choice(setting):
     few = lg.Comparisons.from_arrays(["s", "s", "t", "t"], list("abab"), list("baba"), [1.0, 1.0, 1.0, 1.0])
     with pytest.raises(lg.ComparisonError, match="6 folds need at least 6 comparisons"):
         lg.infer_gaps(few, lg.LowRankBradleyTerry(rank=1))
+
+
+def test_refits_by_default_follow_the_models_that_have_votes():
+    assert [default_refits(n_models) for n_models in (2, 50, 51, 100, 150, 5000)] == [30, 30, 30, 15, 10, 10]
+    votes = simulate_comparisons(low_rank_scores(4, 6, 1, random_state=0), 600, random_state=1)
+    declared = [*votes.models, *(f"unseen {i}" for i in range(200))]
+    again = votes + lg.Comparisons.from_arrays([votes.tasks[0]], [declared[0]], [declared[1]], [1], models=declared)
+    assert len(again.models) == 206
+    notes = lg.infer_gaps(again, lg.LowRankBradleyTerry(rank=1)).notes
+    assert any("from 30 refits" in note for note in notes)
