@@ -20,7 +20,7 @@ from .errors import ComparisonError
 
 FRAME_ROWS = 1 << 20
 FILE_ROWS = 1 << 16
-_FIRST_ROWS = 1 << 14  # a first batch is judged the thorough way, which learns the labels: few rows show most of them
+FIRST_ROWS = 1 << 14  # a first batch is judged the thorough way, which learns the labels: few rows show most of them
 _PAGE_BUFFER = 1 << 20  # bytes of a column read at once: a file of one huge row group is streamed too
 _DICTIONARY_ROLES = ("task", "model_a", "model_b", "winner")  # few distinct values, many rows; ids and clusters are not like that
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz")
@@ -173,7 +173,7 @@ def same_length(columns: Mapping[str, Any], names: Mapping[str, str]) -> None:
 def slices(columns: Batch, rows: int = FRAME_ROWS) -> Iterator[Batch]:
     """Columns in memory, cut into batches so that temporaries stay small."""
     n = len(columns["model_a"])
-    start, stop = 0, min(rows, _FIRST_ROWS)
+    start, stop = 0, min(rows, FIRST_ROWS)
     while start < n:
         yield {role: slice_column(column, start, stop) for role, column in columns.items()}
         start, stop = stop, stop + rows

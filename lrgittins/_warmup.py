@@ -130,6 +130,7 @@ def _ranking_steps() -> Iterator[Callable[[], object]]:
     """Calls that together reach every ranking kernel."""
     import numpy as np
 
+    from ._intake import FIRST_ROWS
     from ._shared_objects import code_objects
     from .board import leaderboard
     from .bradley_terry import PerTaskBradleyTerry, PooledBradleyTerry
@@ -150,7 +151,9 @@ def _ranking_steps() -> Iterator[Callable[[], object]]:
         judged = Comparisons.from_frame(rows.assign(judge=[i % 7 for i in range(len(rows))]), cluster="judge")
         return leaderboard(judged, rank=1, n_draws=100)
 
-    yield lambda: Comparisons.from_frame(rows.astype("category"), tasks=list(scores.index), models=list(scores.columns))  # known labels
+    yield lambda: Comparisons.from_frame(rows.astype("category"), tasks=list(scores.index), models=list(scores.columns))
+    many = rows.iloc[[i % len(rows) for i in range(2 * FIRST_ROWS)]].astype("category")
+    yield lambda: Comparisons.from_frame(many)  # a first batch teaches the labels, a second one is counted by its codes
     yield lambda: code_objects(np.full(8, "A", dtype=object))  # used for long columns only
     yield lambda: PooledBradleyTerry().fit(votes)
     yield lambda: infer_gaps(votes, PerTaskBradleyTerry()).certify(2, n_draws=100)

@@ -83,3 +83,16 @@ def test_no_variance_stays_none_in_joint_covariances():
 def test_a_root_that_cannot_be_ends():
     with pytest.raises(np.linalg.LinAlgError):
         semidefinite_root(np.diag([-3.0, 1.0, 1.0]))
+    with pytest.raises(np.linalg.LinAlgError):
+        semidefinite_root(np.array([[1.0, 3.0], [3.0, 1.0]]))
+
+
+def test_rounding_in_what_does_not_vary_leaves_the_rest_alone():
+    """One cluster, seen by coordinates of which one is 0 up to rounding: the others' variances must not grow by a jitter."""
+    vector = np.array([0.5, 1e-17, 0.64, -1.0, 0.0, 13.0])
+    matrix = np.outer(vector, vector)
+    matrix[0, 1] = matrix[1, 0] = -5.2e-17
+    root = semidefinite_root(matrix)
+    np.testing.assert_array_equal(root[[1, 4]], 0.0)
+    np.testing.assert_allclose(root @ root.T, np.outer(vector, vector), atol=1e-10)
+    np.testing.assert_array_equal(semidefinite_root(np.zeros((3, 3))), 0.0)
