@@ -87,7 +87,6 @@ class FoldNoise:
 
         Only draws and contrasts of several tasks together need it.
         """
-        # Divided afterwards: the jitter of a coordinate without variance is absolute, and so as small as the votes are many.
         return semidefinite_root(joint_covariance(self.factor, self.sums)) / self.total
 
     def contrast_coords(self, task: IntArray, first: IntArray, second: IntArray) -> FloatArray:
